@@ -44,7 +44,7 @@ class Capabilities:
     def cleaner_waits_for_transactions(self) -> bool:
         """True if the cleaner keeps all files that an open transaction may read, without locking partitions.
 
-        This is so in 4.0 and later (seen on 4.1.0 and 4.2.1). The transaction must report its tables
+        This is the case in 4.0 and later (seen on 4.1.0 and 4.2.1). The transaction must report its tables
         (``keep_files``).
 
         Other servers keep the files of a compacted partition only while locks on that very partition are held
@@ -62,7 +62,7 @@ class Capabilities:
 
     @property
     def has_compaction_workers(self) -> bool:
-        """True if other programs can take compactions from the queue and do them (4.0 and later)."""
+        """True if other programs can take compactions from the queue and run them (4.0 and later)."""
         return self.has_exclusive_write_lock
 
     @property
@@ -77,7 +77,7 @@ class Capabilities:
 
     @property
     def line(self) -> str:
-        """The Hive release whose rules the server follows, as a name for people."""
+        """The Hive release whose rules the server follows, as a readable name."""
         if not self.has_write_ids:
             return "Hive 2.x"
         return "Hive 4.x" if self.has_exclusive_write_lock else "Hive 3.x"

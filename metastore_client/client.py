@@ -41,11 +41,11 @@ class MetastoreClient(CompactionQueue, Protocol):
     # -- the server --------------------------------------------------------------------------------
     @property
     def address(self) -> str:
-        """The server's addresses as they were given. No two metastores have the same."""
+        """The server's addresses as they were given. Different metastores have different addresses."""
         ...
 
     def capabilities(self) -> Capabilities:
-        """Return the capabilities of this server. They are probed once and then kept."""
+        """Return the capabilities of this server. They are probed once and then cached."""
         ...
 
     def get_config_value(self, name: str, default: str) -> str:
@@ -167,8 +167,8 @@ class MetastoreClient(CompactionQueue, Protocol):
     def set_table_parameters(self, database: str, table: str, changes: Mapping[str, str | None]) -> None:
         """Set parameters of a table and remove those that are None. All others stay unchanged.
 
-        The server has no call for this. The client reads the table, changes it and writes it back at once, so
-        a change that another client makes in between may be lost.
+        The server has no call for this. The client reads the table, changes it and writes it back
+        immediately, so a change that another client makes in between may be lost.
 
         Raises:
             NoSuchObjectError: If the table does not exist.
@@ -186,9 +186,9 @@ class MetastoreClient(CompactionQueue, Protocol):
     ) -> None:
         """Replace the data columns of a table and of all its partitions, as ALTER TABLE … CASCADE does.
 
-        The server does this in one step. It drops the statistics of columns that are gone or have another
-        type. Rows and files stay as they are. The client reads the table, changes it and writes it back at
-        once, so the caller must hold an exclusive lock on the table.
+        The server does this in one step. It drops the statistics of columns that are removed or get another
+        type. Rows and files stay as they are. The client reads the table, changes it and writes it back
+        immediately, so the caller must hold an exclusive lock on the table.
 
         Args:
             database: name of the table's database.
@@ -198,7 +198,7 @@ class MetastoreClient(CompactionQueue, Protocol):
             valid_write_ids: the write ids that the caller sees. Pass both ids or neither.
 
         Raises:
-            InvalidRequestError: If a column gets a type to which the server does not change it, or if only
+            InvalidRequestError: If the server cannot change the type of a column, or if only
                 one of the two ids is given.
             NoSuchObjectError: If the table does not exist.
         """
@@ -218,7 +218,7 @@ class MetastoreClient(CompactionQueue, Protocol):
         """Record accurate row counts, and mark all column statistics as not accurate.
 
         ``count`` is not called if the server does not answer queries from statistics, or if the writer gives
-        no ids. Then the claim that statistics are accurate is removed.
+        no ids. In these cases, statistics are no longer marked as accurate.
 
         Args:
             database: name of the table's database.

@@ -41,7 +41,7 @@ class CompactionQueue(Protocol):
         Args:
             worker_id: name of the worker, which the queue shows: ``host-number``.
             worker_version: version of the worker, which the queue shows.
-            pool: take only compactions of this pool. If None, of no pool.
+            pool: take only compactions of this pool. If None, only those without a pool.
 
         Raises:
             UnsupportedByServerError: If the server does not have ``has_compaction_workers``.
@@ -58,13 +58,15 @@ class CompactionQueue(Protocol):
         """Report the transaction of a compaction, and the highest write id up to which it reads.
 
         If the transaction aborts, the server remembers it until its files are gone. ``run_as`` is the user as
-        whom the server's cleaner removes old files, unless the request named one; without a user it fails.
-        Returns the job for later calls.
+        whom the server's cleaner removes old files, unless the request named one; without a user, the cleaner
+        fails. Returns the job for later calls.
         """
         ...
 
     def compaction_ended(self, job: CompactionJob, end: CompactionEnd, reason: str = "") -> None:
-        """Report how a compaction ended. After DONE, commit its transaction; the server removes old files.
+        """Report how a compaction ended.
+
+        After DONE, commit its transaction; the server then removes old files.
 
         ``reason`` is shown in the queue.
         """

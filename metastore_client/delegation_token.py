@@ -98,7 +98,7 @@ _IDENTIFIER, _PASSWORD, _KIND, _SERVICE = 1, 2, 3, 4
 
 @dataclass(frozen=True)
 class DelegationToken:
-    """A delegation token. ``identifier`` names its user and ``password`` proves it."""
+    """A delegation token. ``identifier`` names its user, and ``password`` authenticates it."""
 
     identifier: bytes
     password: bytes = field(repr=False)
@@ -120,7 +120,9 @@ class DelegationToken:
 
     @property
     def last_millis(self) -> int:
-        """The latest possible end of the token, in milliseconds since 1970. Without renewals it ends earlier.
+        """The latest time at which the token can expire, in milliseconds since 1970.
+
+        Without renewals it expires earlier.
 
         Raises:
             InvalidConfigurationError: If the identifier is not that of a delegation token.
@@ -138,7 +140,7 @@ class DelegationToken:
             ) from None
 
     def is_for_metastore(self, signature: str) -> bool:
-        """Return True if the token is for the metastore of this signature (``hive.metastore.token.…``)."""
+        """Return True if the token is for the metastore with this signature (``hive.metastore.token.…``)."""
         return self.kind == METASTORE_KIND and self.service == signature
 
 

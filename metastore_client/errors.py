@@ -65,7 +65,7 @@ class MetastoreUnavailableError(MetastoreError):
 
     How to fix: compare the address in the message with ``hive-site.xml`` or with the option. Check that the
     metastore is running and that no firewall blocks the connection. If a port accepts connections and closes
-    them at once, it may expect TLS or Kerberos.
+    them immediately, it may expect TLS or Kerberos.
     """
 
     def __init__(self, message: str, *, outcome_unknown: bool = False) -> None:

@@ -187,7 +187,7 @@ class MetastoreConfig:
         uris = text_of(values, URIS) or values.get(URIS_3, "").strip()
         if not uris:
             raise InvalidConfigurationError(
-                f"{URIS} is not set: give the metastore's address, for example thrift://host:9083"
+                f"{URIS} is not set: pass the metastore's address, for example thrift://host:9083"
             )
         http = read_http(values)
         tls = read_tls(values)
@@ -385,8 +385,8 @@ def _file_from_environment() -> Path:
                 return file
             looked_at.append(str(file))
     raise InvalidConfigurationError(
-        "no metastore is given, and there is no hive-site.xml in HIVE_CONF_DIR or HADOOP_CONF_DIR "
-        f"(looked at: {', '.join(looked_at) or 'neither is set'})"
+        "no metastore address was given, and there is no hive-site.xml in HIVE_CONF_DIR or HADOOP_CONF_DIR "
+        f"(searched: {', '.join(looked_at) or 'neither is set'})"
     )
 
 

@@ -1,7 +1,7 @@
 """Partition names as Hive spells them in paths and in the metastore. Pure.
 
 A name is ``key=value/key=value`` with lower-case keys and with escaped keys and values. The metastore stores
-the unescaped values beside the name.
+the unescaped values in addition to the name.
 
 Source: Hive's FileUtils.escapePathName, unescapePathName and makePartName (identical in 2.3, 3.1 and 4.x).
 Every ASCII character was compared with the answers of a running 2.3.10 server (tests/contract).

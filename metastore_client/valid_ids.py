@@ -44,7 +44,7 @@ NO_OPEN_ID = 9223372036854775807
 """The value of ``min_open`` when no transaction is open (Java's Long.MAX_VALUE)."""
 
 _MOST_LISTED = 1_000_000
-"""The maximum number of consecutive ids that become entries of a list. Damaged numbers name far more."""
+"""The maximum number of consecutive ids that become entries of a list. Damaged input may name far more."""
 
 
 class RangeValidity(enum.Enum):
@@ -144,7 +144,7 @@ class ValidTxnList(ValidIdList):
             open_txns: the server's list, requested after the locks were granted.
             own_txn_id: the reading transaction. If None, the reader has none.
             has_write_ids: the server's capability. If true, the snapshot ends at the reading transaction, as
-                in Hive. A younger transaction that has committed may have a higher write id, and only one of
+                in Hive. A later transaction that has committed may have a higher write id, and only one of
                 Hive's readers obeys a delete whose write id is below that of its row.
 
         Source: createValidReadTxnList in Hive's TxnUtils (2.3), TxnCommonUtils (3.0 and later).

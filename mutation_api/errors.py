@@ -2,12 +2,12 @@
 
 ::
 
-    MutationError                     root of this package; a HiveError, as the metastore client's errors
+    MutationError                     root of this package; a HiveError, like the metastore client's errors
     ├─ ClientError                    an error on the driver
     │   ├─ ConfigurationError         an option or a hive-site.xml value is invalid
     │   │   └─ UnsupportedLocallyError    only Spark's engine can do this
     │   ├─ ConnectionFailedError      the metastore could not be reached, or the connection was lost
-    │   ├─ TableNotMutableError       the table breaks a rule that the message names
+    │   ├─ TableNotMutableError       the table violates a rule that the message names
     │   │   └─ TableNotFoundError         it does not exist; the class is a ConfigurationError too
     │   ├─ PartitionCreationError     a missing partition may not, or could not, be created
     │   ├─ TransactionError
@@ -25,14 +25,14 @@
     │   ├─ RecordSequenceError        records of a group are out of order, or a ROW__ID occurs twice
     │   ├─ RecordLayoutError          columns are missing, extra or of the wrong type
     │   ├─ RecordValueError           the column, or ORC as Hive reads it, cannot hold a value
-    │   │   └─ ConstraintViolationError   a row breaks a NOT NULL or CHECK constraint
+    │   │   └─ ConstraintViolationError   a row violates a NOT NULL or CHECK constraint
     │   ├─ DuplicateKeyError          several source rows of a merge would change the same row
     │   └─ RowIdNotFoundError         the row of an update or delete is not in the snapshot
     ├─ WorkerError                    the work on the rows failed, for example a Spark job
     │   └─ DeltaWriteError            a file could not be written
     ├─ ReadError                      a table directory cannot be read
     │   ├─ DirectoryStateError        directories contradict each other or the snapshot
-    │   └─ CorruptFileError           an ORC file is damaged or is not what its name says
+    │   └─ CorruptFileError           an ORC file is damaged or does not match its name
     ├─ InputError                     a change source cannot be read or applied
     │   ├─ InputFormatError               a file or message is damaged or does not match its format
     │   ├─ StoppedAtStatementError        the log has a statement that changes a table without rows
@@ -70,9 +70,9 @@ __all__ = [
 class MutationError(HiveError):
     """Root of all errors of this package; never raised itself.
 
-    The errors of the metastore's client are not below it; :class:`HiveError` is the root of both.
+    The errors of the metastore client are not subclasses of it; :class:`HiveError` is the root of both.
 
-    How to fix: catch it around a whole change set; the subclass says whether to run the same job again.
+    How to fix: catch it around a whole change set; the subclass states whether to run the same job again.
     """
 
 
@@ -90,8 +90,8 @@ class ConfigurationError(ClientError):
 
     The cause is a wrong option, or a file, a key or a package that is missing.
 
-    How to fix: correct what the message names; ``--help`` and the page of settings list the valid values.
-    Running the same job again does not help.
+    How to fix: correct the setting that the message names; ``--help`` and the page of settings list the valid
+    values. Running the same job again does not help.
     """
 
 
@@ -107,7 +107,7 @@ class UnsupportedLocallyError(ConfigurationError):
 class ConnectionFailedError(ClientError):
     """Raised when no metastore or source database can be reached, or when the connection is lost.
 
-    It is raised at the first call or during the work. Nothing of the work is visible.
+    It is raised at the first call or during the work. None of its changes are visible.
 
     How to fix: compare the address in the message with ``hive-site.xml`` or the option, then check firewall,
     TLS and login. For a source database, check user and password too. Then run the job again.
@@ -115,17 +115,17 @@ class ConnectionFailedError(ClientError):
 
 
 class TableNotMutableError(ClientError):
-    """Raised when the table cannot be written to; the message names the rule that it breaks.
+    """Raised when the table cannot be written to; the message names the rule that it violates.
 
     The table is not transactional, not ORC, insert-only, or has a column that cannot be written.
 
-    How to fix: run ``hive-mutate doctor DB.TABLE``, which lists all rules that the table breaks. Change the
+    How to fix: run ``hive-mutate doctor DB.TABLE``, which lists all rules that the table violates. Change the
     table, or create a new one with ``hive-mutate create-table``.
     """
 
 
 class TableNotFoundError(TableNotMutableError, ConfigurationError):
-    """Raised when a table, or its database, does not exist or was dropped meanwhile.
+    """Raised when a table, or its database, does not exist or has been dropped in the meantime.
 
     The message names the table, the metastore's address, and tables with similar names.
 
@@ -162,7 +162,7 @@ class TransactionStateError(TransactionError):
 
 
 class TransactionAbortedError(TransactionError):
-    """Raised when the server reports that the transaction is over; nothing of it is visible.
+    """Raised when the server reports that the transaction is over; none of its changes are visible.
 
     Another client aborted it, or no heartbeat arrived within ``hive.txn.timeout``.
 
@@ -174,7 +174,8 @@ class TransactionAbortedError(TransactionError):
 class WriteConflictError(TransactionAbortedError):
     """Raised when another transaction changed the same table or partition and committed first.
 
-    It is raised at commit; nothing is visible. The message names the other transaction and what it changed.
+    It is raised at commit; nothing is visible. The message names the other transaction and the partition that
+    it changed.
 
     How to fix: run the whole job again, so that it reads a new snapshot; never write the same ROW__IDs again.
     ``hive.run`` and ``--attempts`` of commands do this. If the error is frequent, let the writers of the
@@ -185,7 +186,7 @@ class WriteConflictError(TransactionAbortedError):
 class CommitOutcomeUnknownError(TransactionError):
     """Raised when the connection was lost during commit, so that the outcome is unknown.
 
-    Neither the answer to the commit nor the answer to a later question about it arrived.
+    Neither the answer to the commit nor the answer to a later query about it arrived.
 
     How to fix: do not retry; run ``hive-mutate show txns``. If the transaction is listed as open or aborted,
     nothing is visible; run again once it is aborted. If it is not listed, it is committed.
@@ -193,12 +194,12 @@ class CommitOutcomeUnknownError(TransactionError):
 
 
 class CompactionError(ClientError):
-    """Raised when a compaction fails or does not end in time; the message has the server's reason.
+    """Raised when a compaction fails or does not end in time; the message contains the server's reason.
 
     ``hive-mutate compact`` and similar commands raise it. The rows of the table are unchanged.
 
-    How to fix: run ``hive-mutate show compactions``. If it failed, the log of the metastore has the reason.
-    If it is waiting, start workers (``hive.compactor.worker.threads``). Then run the command again.
+    How to fix: run ``hive-mutate show compactions``. If it failed, the log of the metastore contains the
+    reason. If it is waiting, start workers (``hive.compactor.worker.threads``). Then run the command again.
     """
 
 
@@ -221,10 +222,9 @@ class LockNotAcquiredError(LockError):
 
 
 class LockLostError(LockError):
-    """Raised when the lock, the transaction or the heartbeat is lost while work is going on.
-
-    The metastore was out of reach for too long, or another client ended the transaction. A change feed to
-    Kafka raises it if another run of the same name has begun.
+    """Raised when the lock, the transaction or the heartbeat is lost while work is in progress. The metastore
+    was unreachable for too long, or another client ended the transaction. A change feed to Kafka raises it if
+    another run with the same name has started.
 
     How to fix: check that the metastore can be reached, then run the whole job again. Nothing is visible.
     """
@@ -288,7 +288,7 @@ class RecordValueError(DataError):
 
 
 class ConstraintViolationError(RecordValueError):
-    """Raised when a row breaks a NOT NULL or CHECK constraint that Hive enforces; nothing is visible.
+    """Raised when a row violates a NOT NULL or CHECK constraint that Hive enforces; nothing is visible.
 
     How to fix: correct the row in the source, or drop the constraint in Hive.
     """
@@ -307,7 +307,7 @@ class DuplicateKeyError(DataError):
 class RowIdNotFoundError(DataError):
     """Raised when the row of an update or delete is not in the snapshot.
 
-    The row was deleted meanwhile, or the ROW__ID belongs to another table or partition.
+    The row has been deleted in the meantime, or the ROW__ID belongs to another table or partition.
 
     How to fix: read the rows again in the transaction that changes them, or merge by key.
     """
@@ -316,7 +316,7 @@ class RowIdNotFoundError(DataError):
 class WorkerError(MutationError):
     """Raised when something fails while records are written.
 
-    This class itself is raised when a Spark job itself fails: no tokens, a missing module, a lost stage.
+    This class itself is raised when a Spark job fails as a whole: no tokens, a missing module, a lost stage.
 
     How to fix: read the cause in the message and in the executors' logs. ``hive-mutate pack`` and
     ``--python-archive`` provide a missing module. Nothing is visible, so the job may run again.
@@ -326,7 +326,7 @@ class WorkerError(MutationError):
 class DeltaWriteError(WorkerError):
     """Raised when a file cannot be written; nothing is visible.
 
-    A storage refuses the write or is full, or a file fails a check. Workers raise it.
+    The storage refuses the write or is full, or a file fails a check. Workers raise it.
 
     How to fix: check space, permissions and quota at the location in the message. Then run the job again.
     """
@@ -348,12 +348,12 @@ class DirectoryStateError(ReadError):
     requested past state is already compacted.
 
     How to fix: read again in a new snapshot. If the error returns, run ``hive-mutate verify DB.TABLE``, which
-    reports what is wrong with each directory and how to fix it. Save a directory before you change it.
+    reports the problem of each directory and how to fix it. Back up a directory before you change it.
     """
 
 
 class CorruptFileError(ReadError):
-    """Raised when an ORC file is damaged or is not what its name says.
+    """Raised when an ORC file is damaged or does not match its name.
 
     The file is cut off, its checks fail, or it is not an ORC file.
 
@@ -365,7 +365,8 @@ class CorruptFileError(ReadError):
 class InputError(MutationError):
     """Raised when a change source cannot be read or applied.
 
-    This class itself is raised if a source cannot be listed or buffered, or the table is altered meanwhile.
+    This class itself is raised if a source cannot be listed or buffered, or the table is altered during the
+    run.
 
     How to fix: follow the message. Nothing was applied, and the next run starts where this one started.
     """
@@ -374,7 +375,7 @@ class InputError(MutationError):
 class InputFormatError(InputError):
     """Raised when a file or message is damaged or does not match its format.
 
-    It is raised before anything of the run is applied. The message names file, line and field.
+    It is raised before any change of the run is applied. The message names file, line and field.
 
     How to fix: look at that line. The file may be incomplete, or its format or writer settings may differ
     from the options (see ``--help``). Correct or move the file, then run again.
@@ -397,7 +398,7 @@ class SourcePositionError(InputError):
     The source's log was purged, the source or the table was restored from an older backup, or the watermark
     would move backwards.
 
-    How to fix: if the log is back, run again. If it is lost, reload the table as the message says.
+    How to fix: if the log is available again, run again. If it is lost, reload the table as the message says.
     """
 
 
@@ -420,11 +421,11 @@ class OutstandingChangesError(InputError):
 class ContradictionError(InputError):
     """Raised when operations contradict each other or the rows of the table.
 
-    With ``--strict``: an insert of an existing key, or an update or delete of a missing key. Always: two
+    With ``--strict``: an insert of an existing key, or an update or delete of a missing key. In any case: two
     operations on one key at the same position, so that their order is unknown.
 
     How to fix: if part of the log is applied again, run without ``--strict``. Otherwise compare the table
-    with the source. For operations at one position, check whether the same log is read twice.
+    with the source. For operations at one position, check whether the same log was read twice.
     """
 
 
@@ -434,7 +435,8 @@ class ManifestError(MutationError):
     It is raised at commit: files have no manifest, a manifest occurs twice, or files have disappeared.
 
     How to fix: in a program with coordinators, close each coordinator, and pass all manifests of one attempt
-    of each writer to ``transaction.add_manifests()``. From ``apply_changes`` it is a bug: report the message.
+    of each writer to ``transaction.add_manifests()``. If it comes from ``apply_changes``, it is a bug: report
+    the message.
     """
 
 
@@ -442,6 +444,6 @@ MAX_NAMES_IN_MESSAGE = 10
 
 
 def listed(names: Sequence[str]) -> str:
-    """Return names for a message: all, or the first ten and the number of the rest."""
+    """Return names for a message: all of them, or the first ten and the number of the others."""
     rest = len(names) - MAX_NAMES_IN_MESSAGE
     return ", ".join(names[:MAX_NAMES_IN_MESSAGE]) + (f" and {rest} more" if rest > 0 else "")

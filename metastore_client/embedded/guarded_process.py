@@ -3,7 +3,7 @@
 The server and a small guardian (this file, run as a program) share a separate process group, so that Ctrl-C
 in the terminal reaches only the parent. The guardian reads a pipe whose other end only the parent holds. When
 the parent ends, for any reason, the pipe ends and the guardian ends the server. If the guardian is killed,
-Linux ends the server at once.
+Linux ends the server immediately.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class GuardedProcess:
             self.kill()
 
     def kill(self) -> None:
-        """Kill the process and its guardian at once, as a crash would."""
+        """Kill the process and its guardian immediately, as a crash would."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._guardian.pid, signal.SIGKILL)
         self._guardian.wait()
@@ -124,7 +124,7 @@ def _guard(remove_on_exit: str, command: Sequence[str]) -> int:
 
 
 def _die_with_parent() -> None:
-    """Ask Linux to kill this process when its parent dies. Other systems have only the pipe."""
+    """Ask Linux to kill this process when its parent dies. Other systems rely on the pipe alone."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 

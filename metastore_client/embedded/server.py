@@ -36,7 +36,7 @@ __all__ = ["START_TIMEOUT_SECONDS_DEFAULT", "EmbeddedMetastore", "add_arguments"
 
 
 START_TIMEOUT_SECONDS_DEFAULT = 180.0
-"""Time after which a start counts as failed. A start takes about 5 s on a quiet machine."""
+"""Time after which a start counts as failed. A start takes about 5 s on an idle machine."""
 PORT_TRIES = 3
 POLL_SECONDS = 0.05
 MEMORY_OPTION = "-Xmx512m"
@@ -144,7 +144,10 @@ class EmbeddedMetastore:
             shutil.rmtree(self.data_directory, ignore_errors=True)
 
     def kill(self) -> None:
-        """Kill the server at once, as a crash would. :meth:`start` starts it again at the same address."""
+        """Kill the server immediately, as a crash would.
+
+        :meth:`start` starts it again at the same address.
+        """
         if self._process is not None:
             self._process.kill()
             self._process = None
@@ -282,7 +285,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "The metastore prints its address to standard output when it is ready. Press Ctrl-C to end it."
     )
     parser.add_argument("--data-dir", metavar="DIR", help="keep the data in DIR (default: discard it)")
-    parser.add_argument("--warehouse", metavar="DIR", help="root of the tables (default: in the data dir)")
+    parser.add_argument(
+        "--warehouse", metavar="DIR", help="root of the tables (default: in the data directory)"
+    )
     parser.add_argument("--port", type=int, default=0, help="port to listen on (default: a free one)")
     parser.add_argument(
         "--conf", metavar="KEY=VALUE", action="append", default=[], help="Hive setting (repeatable)"

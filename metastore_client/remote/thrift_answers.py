@@ -31,7 +31,7 @@ _E = TypeVar("_E", bound=enum.IntEnum)
 _T = TypeVar("_T")
 _SHOWN_LETTERS = 120
 _ADVICE = (
-    "the server, or a proxy before it, answers differently from Hive: see its log, and check that the "
+    "the server, or a proxy in front of it, does not answer as Hive does: see its log, and check that the "
     "address is that of a Hive metastore of a supported release"
 )
 
@@ -240,9 +240,9 @@ class Helpers:
         self._at_end()
 
     def _next(self) -> _Work | None:
-        """Wait for the next work and return it.
+        """Wait for the next task and return it.
 
-        Return None if none comes for a while or the pool is closed.
+        Return None if none arrives for a while or the pool is closed.
         """
         with self._changed:
             while not self._work:
@@ -256,7 +256,7 @@ class Helpers:
 
 
 def done(call: Callable[[], Any]) -> Future[Any]:
-    """Make a call at once and return it as a completed future with its result or error."""
+    """Make a call immediately and return it as a completed future with its result or error."""
     future: Future[Any] = Future()
     _settle(future, call)
     return future

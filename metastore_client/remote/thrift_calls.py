@@ -1,6 +1,6 @@
 """Makes single calls to a metastore over Thrift: connection, repetition, errors, and the server's abilities.
 
-A call is repeated after a broken connection if its caller says that doing it twice changes nothing. A 3.1
+A call is repeated after a broken connection if its caller states that doing it twice changes nothing. A 3.1
 server also hangs up when it fails internally, so a broken connection does not prove that a node is down.
 
 If a field is missing, generated Python code encodes only half of a request, and the server hangs up on it. So
@@ -60,7 +60,8 @@ _ERRORS: dict[type[TException], type[MetastoreError]] = {
     ttypes.TxnOpenException: TxnOpenError,
 }
 _REQUESTS_WITH_CONTENTS = ("create_database", "create_table", "create_table_req", "add_partitions_req")
-"""Calls in which a MetaException, the server's error for everything, concerns the request's contents."""
+"""Calls in which a MetaException, the server's general error, means that the request's contents are
+invalid."""
 
 MOST_TOGETHER = 4
 """Maximum number of connections of one caller that wait for the server at the same time."""
@@ -92,14 +93,14 @@ class ThriftCalls:
 
     @property
     def address(self) -> str:
-        """The server's addresses as they were given. No two metastores have the same.
+        """The server's addresses as they were given. Different metastores have different addresses.
 
         See :meth:`MetastoreClient.address`.
         """
         return ",".join(map(str, self.config.addresses))
 
     def capabilities(self) -> Capabilities:
-        """Return the capabilities of this server. They are probed once and then kept.
+        """Return the capabilities of this server. They are probed once and then cached.
 
         See :meth:`MetastoreClient.capabilities`.
         """

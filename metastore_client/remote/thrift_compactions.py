@@ -58,11 +58,11 @@ class CompactionCalls(ThriftCalls):
     ) -> CompactionJob | None:
         """Take a compaction from the queue. See :meth:`MetastoreClient.next_compaction`.
 
-        The call is not repeated: a job whose answer was lost stays with this worker until the server gives it
-        to another one.
+        The call is not repeated: a job whose answer was lost stays with this worker until the server assigns
+        it to another one.
         """
         if not self.capabilities().has_compaction_workers:
-            raise UnsupportedByServerError("only Hive 4 lets other programs compact")
+            raise UnsupportedByServerError("only Hive 4 lets other programs run compactions")
         request = ttypes.FindNextCompactRequest(
             workerId=safe_text(worker_id), workerVersion=safe_text(worker_version), poolName=pool
         )

@@ -171,7 +171,10 @@ def with_row_counts(
 
 
 def writer_ids(write_id: int | None, valid_write_ids: ValidWriteIdList | None) -> dict[str, Any]:
-    """Return the writer's ids, as the server requires them to change statistics. Empty without ids."""
+    """Return the writer's ids, as the server requires them to change statistics.
+
+    The result is empty if there are no ids.
+    """
     if valid_write_ids is None:
         return {}
     return {"writeId": write_id, "validWriteIdList": valid_write_ids.to_text()}

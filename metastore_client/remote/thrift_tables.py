@@ -117,7 +117,8 @@ class TableCalls(ThriftCalls):
     def get_constraints(self, database: str, table: str) -> tuple[ConstraintInfo, ...]:
         """Return the NOT NULL, CHECK and DEFAULT constraints of a table, ordered by kind, column and name.
 
-        See :meth:`MetastoreClient.get_constraints`. One call to 4.x, three to 3.x.
+        See :meth:`MetastoreClient.get_constraints`. This takes one call to a 4.x server and three calls to a
+        3.x server.
         """
         database, table = database.lower(), table.lower()
         capabilities = self.capabilities()
@@ -254,7 +255,7 @@ class TableCalls(ThriftCalls):
 
         See :meth:`MetastoreClient.record_row_counts`.
 
-        The server has no call for this: objects are read, changed and written back at once.
+        The server has no call for this: objects are read, changed and written back immediately.
         """
         if (write_id is None) != (valid_write_ids is None):
             raise InvalidRequestError(f"{database}.{table}: pass write_id and valid_write_ids together")
@@ -403,7 +404,7 @@ def _again_after_a_race(change: Callable[[], int]) -> int:
 
     If another client changes the same ones at that moment, repeat with their new values. If two clients add
     one parameter at the same time, the second violates a key of the server's table of parameters
-    (``TABLE_PARAMS``, ``PARTITION_PARAMS``), and nothing of its change is stored.
+    (``TABLE_PARAMS``, ``PARTITION_PARAMS``), and no part of its change is stored.
     """
     for _ in range(RACE_TRIES - 1):
         try:

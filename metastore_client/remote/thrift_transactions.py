@@ -196,7 +196,9 @@ class TransactionCalls(ThriftCalls):
         See :meth:`MetastoreClient.keep_files`.
         """
         if not self.capabilities().has_min_history:
-            raise UnsupportedByServerError("the server does not accept the tables that a transaction reads")
+            raise UnsupportedByServerError(
+                "the server does not accept the list of tables that a transaction reads"
+            )
         # The cleaner of 4.2.1 handles only compactions below the lowest of these ids. Hive's own client sends
         # the first id beyond its snapshot, which does not hold back compactions within the snapshot itself; 1
         # does.

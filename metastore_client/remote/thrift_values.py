@@ -266,7 +266,7 @@ def lock_response(answer: Answer, lock_id: int | None) -> LockResponse:
 
     Args:
         answer: the server's answer.
-        lock_id: the lock that was asked about. If None, a new one.
+        lock_id: the lock that was queried. If None, it is a new one.
 
     Raises:
         InvalidAnswerError: If the answer lacks a field or contains an invalid value.

@@ -126,7 +126,7 @@ class InMemoryMetastore(MemoryTransactions):
         """Take a compaction from the queue. See :meth:`MetastoreClient.next_compaction`."""
         del worker_version
         if not self.capabilities().has_compaction_workers:
-            raise UnsupportedByServerError("only Hive 4 lets other programs compact")
+            raise UnsupportedByServerError("only Hive 4 lets other programs run compactions")
         for each in self._compactions:
             assert each.id is not None
             if each.state == "initiated" and self._pools[each.id] == pool:

@@ -88,7 +88,10 @@ class LockQueue:
                 del self._locks[lock.id]
 
     def shown(self, database: str | None, table: str | None) -> list[LockInfo]:
-        """Return the components of all locks. If a database or table is named, only of its locks."""
+        """Return the components of all locks.
+
+        If a database or table is named, return only those of its locks.
+        """
         return [
             LockInfo(
                 lock_id=lock.id,

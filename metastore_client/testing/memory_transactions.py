@@ -265,7 +265,9 @@ class MemoryTransactions(MemoryTables):
         See :meth:`MetastoreClient.keep_files`.
         """
         if not self._capabilities.has_min_history:
-            raise UnsupportedByServerError("the server does not accept the tables that a transaction reads")
+            raise UnsupportedByServerError(
+                "the server does not accept the list of tables that a transaction reads"
+            )
         self.kept_files.setdefault(txn_id, set()).update(name.lower() for name in full_names)
 
     @server_call

@@ -1,9 +1,9 @@
 """Connections to a metastore: addresses with failover, timeouts, sockets and HTTP.
 
 A connection carries one call at a time, so every thread has its own. The heartbeat of a transaction thus
-never waits behind a long commit. A connection is reused until its state is unknown. That is so if it broke,
-if an answer was not read to its end, or if encoding a request failed (its first bytes are still in the buffer
-and would garble the next call). Then the connection is discarded.
+never waits behind a long commit. A connection is reused until its state is unknown. This is the case if it
+broke, if an answer was not read to its end, or if encoding a request failed (its first bytes are still in the
+buffer and would garble the next call). Then the connection is discarded.
 
 A function opens the socket (:data:`OpenSocket`). :func:`open_socket` follows the configuration: plain TCP,
 TLS, a SASL login, HTTP, and combinations of these.
@@ -106,7 +106,10 @@ class HttpTransport(TTransportBase):  # type: ignore[misc]
         self._http.auto_open = 0
 
     def isOpen(self) -> bool:  # noqa: N802 - Thrift's name
-        """Return True if the server has not closed its end. It closes connections that were idle for long."""
+        """Return True if the server has not closed its end.
+
+        It closes connections that have been idle for a long time.
+        """
         return self._http.sock is not None and bool(self._connected.isOpen())
 
     def close(self) -> None:
@@ -169,7 +172,7 @@ def _reason(answer: bytes) -> str:
 
 
 _log = logging.getLogger(__name__)
-_HUNG_UP = "; a server that hangs up at once may expect TLS, SASL, HTTP, the compact protocol or framing"
+_HUNG_UP = "; a server that hangs up immediately may expect TLS, SASL, HTTP, the compact protocol or framing"
 
 OpenSocket = Callable[[Address, MetastoreConfig], Any]
 """A function that opens a connection to an address and returns it as a Thrift transport.

@@ -119,7 +119,7 @@ def _receive(transport: Any, mechanism: Mechanism) -> tuple[_Status, bytes]:
             raise
         raise SecureConnectionError(
             f"SASL {mechanism.name}: the server hung up during the login; see its log for the reason "
-            "(it may not speak SASL, or not this mechanism)"
+            "(it may not support SASL or this mechanism)"
         ) from error
     status = _Status(code)
     if status in (_Status.BAD, _Status.ERROR):

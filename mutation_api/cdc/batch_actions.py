@@ -73,7 +73,7 @@ BatchSummary = ApplySummary | MergeReport | HistoryReport | OverwriteReport
 
 
 class BatchAction(Protocol):
-    """The operation on a batch in one table."""
+    """The action that a batch performs on one table."""
 
     @property
     def table(self) -> str:
@@ -272,8 +272,8 @@ SOURCE_TABLE = "batch"
 class RunningBatch:
     """A batch of a query, as recorded in its checkpoint.
 
-    ``query_id``: the identifier in the checkpoint, the same after each restart. ``plan``: what the batch
-    reads, as recorded in the checkpoint's offset log.
+    ``query_id``: the identifier in the checkpoint, the same after each restart. ``plan``: the input of the
+    batch, as recorded in the checkpoint's offset log.
     """
 
     query_id: str
@@ -340,11 +340,11 @@ def is_new(batch: RunningBatch, mark: Watermark | None, written: Written) -> boo
     query_id, digest = _said(mark, written)
     if query_id != batch.query_id:
         raise SourcePositionError(
-            f"{written}: batch {batch.number} belongs to the query with the identifier {batch.query_id}, but "
-            f"the table has batches up to {mark.order[0]} of {query_id} under the same name. Nothing was "
-            "written. If this is another query, give it another name. If the checkpoint was deleted, the new "
-            "one begins at its source's start: set the start to what the table lacks (startingOffsets, for "
-            f"Kafka), and remove the old mark: {written.forgetting}"
+            f"{written}: batch {batch.number} belongs to the query with the identifier {batch.query_id}, "
+            f"but the table has batches up to {mark.order[0]} of {query_id} under the same name. Nothing "
+            "was written. If this is another query, give it another name. If the checkpoint was deleted, "
+            "the new one begins at its source's start: set the start to the first data that the table "
+            f"lacks (startingOffsets, for Kafka), and remove the old mark: {written.forgetting}"
         )
     if batch.number == mark.order[0] + 1:
         return True
@@ -354,14 +354,14 @@ def is_new(batch: RunningBatch, mark: Watermark | None, written: Written) -> boo
         raise SourcePositionError(
             f"{written}: batch {batch.number} follows batch {mark.order[0]}, the last one in the table, so "
             "the batches between them are missing. Nothing was written. Was the table restored from an "
-            "older copy? Restore the newest table, or begin with a new checkpoint that starts with what the "
-            f"table lacks, after {written.forgetting}"
+            "older copy? Restore the newest table, or begin a new checkpoint that starts at the first data "
+            f"that the table lacks, after {written.forgetting}"
         )
     raise SourcePositionError(
         f"{written}: batch {batch.number} runs again with different input: the table has batches up to "
         f"{mark.order[0]} (transaction {mark.txn_id}). The checkpoint is older than the table. Nothing was "
-        "written. Restore the newest checkpoint, or begin with a new one that starts with what the table "
-        f"lacks, after {written.forgetting}"
+        "written. Restore the newest checkpoint, or begin a new one that starts at the first data that the "
+        f"table lacks, after {written.forgetting}"
     )
 
 

@@ -1,15 +1,15 @@
 """HiveChangesSource: the changes of a table as a stream of Spark, a data source in Python.
 
-Offsets are positions of a change feed. Spark keeps them in its checkpoint and asks again for the changes
-between two of them after a restart. These are the same as long as the files have all of them; otherwise the
-query fails with DirectoryStateError.
+Offsets are positions of a change feed. Spark keeps them in its checkpoint. After a restart, it requests the
+changes between two of them again. The result is the same as long as the files contain all of these changes;
+otherwise the query fails with DirectoryStateError.
 
-Spark keeps one process with the reader for each query, beside its driver. The reader lists directories there,
-and a read lock protects the files from the time when a batch is planned until Spark asks for the next one.
-Tasks read splits.
+Spark keeps one process with the reader for each query, next to its driver. The reader lists directories
+there, and a read lock protects the files from the time when a batch is planned until Spark asks for the next
+one. Tasks read splits.
 
-Batches are limited by Spark 4.2 and later, which pass the start of a batch to the reader. A batch has whole
-transactions.
+Limits of batches require Spark 4.2 or later, which passes the start of a batch to the reader. A batch
+consists of whole transactions.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ _TASKS_MAX = 64
 """The maximum number of tasks that read a batch."""
 
 Offset = dict[str, Any]
-"""A position, as JSON has it, or ``{"beginning": true}``."""
+"""A position as JSON, or ``{"beginning": true}``."""
 
 
 class HiveChangesSource(DataSource):
@@ -102,10 +102,11 @@ class HiveChangesSource(DataSource):
     * ``metastore``: its address. Without it, the hive-site.xml of the driver's environment is read.
     * ``user``: user name for the metastore.
     * ``columns``: names of data and partition columns, separated by commas. Without it, all.
-    * ``maxTransactionsPerTrigger``, ``maxRowsPerTrigger``: limits of a batch, from Spark 4.2 on. A batch has
-      whole transactions, at least one.
-    * ``hold``: seconds for which Hive's cleaner keeps the files that a batch has not read, at most; so that
-      the next batch finds all changes even after a major compaction. Without it, the query ends then.
+    * ``maxTransactionsPerTrigger``, ``maxRowsPerTrigger``: limits of a batch, from Spark 4.2 on. A batch
+      consists of whole transactions, at least one.
+    * ``hold``: maximum time in seconds for which Hive's cleaner keeps files that no batch has read. The next
+      batch then finds all changes even after a major compaction. Without it, the query fails after such a
+      compaction.
     * ``fs.…``, ``dfs.…``, ``hadoop.…``: storage settings that the driver's environment does not have.
     """
 
@@ -115,7 +116,7 @@ class HiveChangesSource(DataSource):
         return "hive_changes"
 
     def schema(self) -> str:
-        """Return the columns of the table, as it is now. See :meth:`streamReader` for errors."""
+        """Return the current columns of the table. See :meth:`streamReader` for errors."""
         options = _Options.parse(self.options)
         with options.client() as client:
             (table,) = client.tables
@@ -172,8 +173,8 @@ class _Options:
         )
         if (options.transactions or options.rows) and not has_read_limits():
             raise ConfigurationError(
-                f"hive_changes: {_TRANSACTIONS} and {_ROWS} need Spark 4.2 or later, which passes the start "
-                "of a batch to a source in Python. Leave them out"
+                f"hive_changes: {_TRANSACTIONS} and {_ROWS} require Spark 4.2 or later: earlier releases do "
+                "not pass the start of a batch to a Python source. Leave them out"
             )
         return options
 
@@ -215,7 +216,7 @@ class _Task:
 
 
 class _ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """The reader of a query. A copy of it in each task only has options and schema."""
+    """The reader of a query. Its copy in each task contains only the options and the schema."""
 
     def __init__(self, options: _Options, schema: StructType) -> None:
         self._options = options
@@ -239,14 +240,17 @@ class _ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._release()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  (Spark's name)
-        """Return a limit if there are some. Spark passes it on, or another one that means no limit."""
+        """Return the limits in the options, if any.
+
+        Spark passes them on, or an object that means no limit.
+        """
         options = self._options
         if options.transactions or options.rows:
             return ReadMaxRows(options.rows or sys.maxsize)
         return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  (Spark's name)
-        """Note what is there now: this query ends with it."""
+        """Record the present end of the changes, at which this query stops."""
         view = self._opened()
         self._target = view.valid_ids(*view.table_names)
         self._release()
@@ -256,7 +260,7 @@ class _ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     ) -> Offset:
         """Return the end of the next batch, or ``start`` if nothing changed.
 
-        Before Spark 4.2, nothing is passed.
+        Before Spark 4.2, no arguments are passed.
         """
         self._release()  # the last batch has been read
         start = self._last if start is None else start
@@ -358,7 +362,7 @@ class _ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 self._view.check()
             except ClientError as error:
-                _log.warning("the snapshot of %s is opened again: %s", self._options.table, error)
+                _log.warning("reopening the snapshot of %s: %s", self._options.table, error)
                 self._release()
         if self._view is None:
             self._view = self._connected().open_snapshot(self._options.table)
@@ -377,7 +381,7 @@ class _ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return Held(self._hold, functools.partial(known_transactions, self._connected().metastore, table))
 
     def _swap_holds(self, end: Offset) -> None:
-        """Go on with the new hold, unless the rest of what the old one protects has not been read."""
+        """Switch to the new hold, unless some of the changes that the old one protects have not been read."""
         new = self._next_hold
         if new is None:
             return

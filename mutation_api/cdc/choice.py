@@ -45,7 +45,7 @@ def engine_for(source: AnySource, spark: SparkSession | None, local: LocalOption
             needs Spark and there is no session.
     """
     if spark is not None and local is not None:
-        raise ConfigurationError("spark=… and local=… select different engines: give one of them")
+        raise ConfigurationError("spark=… and local=… select different engines: pass only one of them")
     session = _active_session() if spark is None and local is None else spark
     engine: Engine
     if session is None and (local is not None or isinstance(source, LocalChangeSource)):
@@ -66,7 +66,7 @@ class EngineBySize:
     Attributes:
         here: the engine of this process.
         small_bytes: the largest size of new input that counts as little.
-        start_spark: returns Spark's engine, which stays.
+        start_spark: returns Spark's engine, which is then kept.
     """
 
     here: LocalEngine

@@ -185,7 +185,10 @@ class _Layout:
 
 @dataclass(frozen=True)
 class _Parts(OperationParts):
-    """The outstanding ranges of files. Each is one part, as only a scan from its start finds records."""
+    """The outstanding ranges of files.
+
+    Each is one part, because records are found only by a scan from the start.
+    """
 
     layout: _Layout
     ranges: tuple[_Range, ...]
@@ -235,7 +238,7 @@ def _numbered(given: Sequence[Location]) -> list[_Range]:
         number = int(digits[-1]) if digits else 0
         if number in found:
             raise InputFormatError(
-                f"{entry.location.shown}: its number, the last digits of its name, is {number}, as for "
+                f"{entry.location.shown}: the number at the end of its name is {number}, as for "
                 f"{found[number].location.shown}, so it is not known which file is later"
             )
         found[number] = _Range(number, entry.location, 0, entry.size)

@@ -1,7 +1,7 @@
 r"""Read records of separated fields, as in logs of changes: bytes to Arrow columns of strings.
 
 pyarrow's CSV reader does the work, a chunk of whole records at a time. It does not support these formats: it
-takes ``\N`` for an escaped N, continues after a closing quote, makes empty fields of an empty line, drops a
+reads ``\N`` as an escaped N, continues after a closing quote, turns an empty line into empty fields, drops a
 byte order mark, and also ends records at a CR. Everything that it would read differently is therefore
 replaced by characters that do not occur in the chunk, and restored afterwards. If a chunk may still be read
 wrongly, :meth:`DelimitedText.records` reads it again, exactly and slowly, and reports each error with its
@@ -190,7 +190,7 @@ class DelimitedText:
         return [self._escape + other for other in (self._escape, *others)]
 
     def _length_of_records(self, chunk: bytes) -> int:
-        """Return the number of bytes at the beginning of the chunk that are whole records."""
+        """Return the number of bytes at the beginning of the chunk that form whole records."""
         end = self.record_end.encode()
         last = chunk.rfind(end)
         if self.quote is not None:

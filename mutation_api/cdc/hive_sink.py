@@ -60,8 +60,8 @@ HINT_DELTAS = 100
 class BatchReport:
     """The result of a batch.
 
-    ``txn_id``: the transaction that wrote it, or None if every table already had it. ``tables``: what was
-    written, by table.
+    ``txn_id``: the transaction that wrote it, or None if every table already had it. ``tables``: the reports
+    of the actions, by table.
     """
 
     number: int
@@ -98,7 +98,7 @@ class HiveSink:
             SourcePositionError: If tables and checkpoint do not belong together.
             ConfigurationError: If it was not called by a streaming query.
             Other errors: See the actions, :meth:`Transaction.begin` and :meth:`Transaction.commit`. The query
-                ends, and either nothing of the batch is visible, or all of it (CommitOutcomeUnknownError).
+                ends, and none of the batch is visible, or all of it (CommitOutcomeUnknownError).
                 Starting the query again continues correctly.
         """
         try:
@@ -299,7 +299,7 @@ def hive_sink(
         )
     marks = normal_full_name(watermark_table or watermark_table_beside(targets[0]))
     if marks in targets:
-        raise ConfigurationError(f"table {marks} cannot be both a target and the table of watermarks")
+        raise ConfigurationError(f"table {marks} cannot be both a target and the watermark table")
     return HiveSink(
         metastore,
         name,

@@ -115,7 +115,7 @@ class Contradictions:
         return Contradictions(*(getattr(self, f.name) + getattr(other, f.name) for f in fields(self)))
 
     def __str__(self) -> str:
-        """Return the kinds that occur, for people."""
+        """Return the kinds that occur, in readable form."""
         found = [f"{count:,} {name.replace('_', ' ')} keys" for name, count in vars(self).items() if count]
         return ", ".join(found) or "no contradictions"
 
@@ -256,8 +256,8 @@ class IngestReport:
     """The result of a run.
 
     ``before``: positions before the run, by the source's table names. ``position``: the position that the run
-    reached; None if the source had nothing new. ``txn_id`` is None if nothing was committed. ``engine``: what
-    did the work, ``spark`` or ``local``. ``stop``: why the run did not reach the end of the log.
+    reached; None if the source had nothing new. ``txn_id`` is None if nothing was committed. ``engine``: the
+    engine that did the work, ``spark`` or ``local``. ``stop``: why the run did not reach the end of the log.
     ``warnings``: findings about the source that may be unintended, such as a table without any messages.
     """
 

@@ -251,7 +251,7 @@ class CopiedTable:
         return self.table.target.full_name
 
     def _is_target_empty(self, transaction: Transaction) -> bool:
-        """Return True if the target has no rows. The transaction holds its lock, so nobody adds any."""
+        """Return True if the target has no rows. The transaction holds its lock, so it stays empty."""
         scan = TableScan(open_table(transaction, self._target), columns=self.table.key[:1], limit=1)
         return not scan.to_arrow().num_rows
 

@@ -1,7 +1,7 @@
 """One pass over operations sorted by key and position, which finds the last operation of each key.
 
 Pure Arrow and numpy; runs in Spark's Python workers. One row holds everything that is known about a key so
-far: its last operation, and the findings beside it. That row and the row of the next operation are joined to
+far: its last operation and the findings about it. That row and the row of the next operation are joined to
 one. The operations of a key may therefore span any number of batches, and memory holds one batch.
 """
 
@@ -46,7 +46,7 @@ CONTRADICTIONS = {
     "__updates_of_absent": (UPDATE, (DELETE,)),
     "__deletes_of_absent": (DELETE, (DELETE,)),
 }
-"""By the column that counts them: an operation, and those that it cannot follow on the same key."""
+"""For each column with counts: an operation, and the operations that it cannot follow on the same key."""
 
 FIRST_OPERATION, FIRST_POSITION = "__first_operation", "__first_position"
 """The columns of a key's first operation and of its position."""
@@ -79,8 +79,8 @@ PARTED = (
 )
 DISORDERED = (
     "are not in the order of their positions in the log; the one with the greater position comes first, at ",
-    ". Did another server take over, was a server restored, or did a connector start again? Files: if their "
-    "lines are in the order of the changes, start over in that order, under another name of the source "
+    ". Did another server take over, was a server restored, or did a connector start again? Files: if "
+    "their lines are in the order of the changes, start over in that order, under another source name "
     "(--positions line --name NAME). Kafka: leave out --positions message",
 )
 """Messages about operations that the walk cannot process. The code that sorts them raises the error. DOUBLED,

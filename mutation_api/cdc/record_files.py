@@ -1,4 +1,6 @@
-"""Shared by sources of separated fields: a table's columns in a file, and the location of an error in it."""
+"""Code shared by sources whose fields are separated: a table's columns in a file, and the location of an
+error in it.
+"""
 
 from __future__ import annotations
 

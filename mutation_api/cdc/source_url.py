@@ -81,7 +81,8 @@ _VALUES = {
     "cache": "shared|private",
     **dict.fromkeys(("uri", "immutable"), _SWITCH),
 }
-"""The forms of values. A ``host`` is the directory of a socket; a server's name comes before the path."""
+"""The patterns of values. A ``host`` option is the directory of a socket; the name of a server comes before
+the path."""
 _ONLY_OF_URI = {"mode", "cache", "immutable"}
 """Options of SQLite that require uri=true."""
 _PORTS = {"postgresql": 5432, "mysql": 3306, "mariadb": 3306}
@@ -235,7 +236,7 @@ _BEING_COPIED = "._COPYING_"
 """The end of the name of a file that "hadoop fs -put" is still writing."""
 
 _READ_BYTES = 4 * 1024 * 1024
-"""The bytes of one request when a whole file is read: each request takes time, however small it is."""
+"""The bytes of one request when a whole file is read: even a small request takes time."""
 
 
 def located(given: LocationLike) -> Location:

@@ -1,6 +1,6 @@
 """The changes of a table between two positions, as a DataFrame of Spark.
 
-The driver lists directories, and leaves out the splits whose files are all old. Tasks read the events of the
+The driver lists directories, and leaves out the splits without new files. Tasks read the events of the
 others with :mod:`mutation_api.read.changes`, and look up the images of deleted rows. Nothing is collected.
 
 A key may move to another bucket or partition, so updates are found by a shuffle of the changes by write id
@@ -252,7 +252,7 @@ def plan_changes(
     image_columns: frozenset[str] | None = None,
     held: Held | None = None,
 ) -> ChangePlan:
-    """Return which splits are read, and how. Directories are listed.
+    """Plan which splits are read, and how. This lists directories.
 
     Args:
         view: see :func:`table_changes`.
@@ -264,7 +264,7 @@ def plan_changes(
         options: the form of timestamps, and the size of batches.
         storage: storage settings for the workers.
         image_columns: see :class:`~mutation_api.read.changes.SplitChanges`.
-        held: what protects the files since then. If None, nothing does.
+        held: the hold that protects the files since then, if any.
 
     Raises:
         ConfigurationError, DirectoryStateError, TableNotMutableError: See :func:`table_changes`.
@@ -296,7 +296,7 @@ def _parsed_split(text: str) -> tuple[SnapshotSplit, int | None]:
 
 
 def _paired(changes: DataFrame, keys: Sequence[str], *, together: bool) -> DataFrame:
-    """Make a delete and an insert of one key an update, if the key has one of each."""
+    """Combine a delete and an insert of one key into an update, if the key has one of each."""
     is_delete, is_insert = (sf.col(CHANGE_COLUMN) == kind for kind in (DELETE, INSERT))
     is_null = functools.reduce(lambda one, other: one | other, [sf.col(quoted(k)).isNull() for k in keys])
     # Rows without a key are not paired, so each goes to any task.

@@ -121,7 +121,7 @@ class _SparkLog:
             yield _SparkReduced(self.table, reduced, self.is_emptied)
 
     def _refuse_doubled_keys(self, what: str) -> None:
-        """Raise DuplicateKeyError. The rows are read again, since a refusal may take longer."""
+        """Raise DuplicateKeyError. The rows are read again for the message; a refusal may take longer."""
         keys = [sf.col(quoted(name)) for name in self.table.key]
         with translated_worker_errors(f"{what}: looking for duplicate keys"):
             doubled = self.operations.groupBy(*keys).count().where("count > 1")
@@ -154,7 +154,7 @@ class _SparkReduced:
         return changed_samples(self._merge(transaction).dry_run(samples=SAMPLES_SHOWN))
 
     def contradicting(self, transaction: Transaction) -> list[str]:
-        """Return contradicting keys. They are looked up again, since a refusal may take longer."""
+        """Return contradicting keys. They are looked up again for the message; a refusal may take longer."""
         key, name = self.table.key, self.table.target.full_name
         with translated_worker_errors(f"looking for contradictions with table {name}"):
             present = read_table(transaction, name, columns=key, spark=self.log.rows.sparkSession).select(
@@ -200,7 +200,7 @@ _ONE_MACHINE = "local"
 def read_source(
     spark: SparkSession, source: AnySource, tables: Sequence[SourceTable], after: Mapping[str, Position]
 ) -> Batch:
-    """Read a source by its own method for Spark, or else what it gives this process in Spark's tasks.
+    """Read a source by its own method for Spark. If it has none, Spark's tasks read its operations.
 
     Raises: See :meth:`ChangeSource.read`, and :func:`in_tasks`.
     """
@@ -270,7 +270,7 @@ def _frame(spark: SparkSession, given: LocalOperations) -> DataFrame:
 
 
 def _tasks(spark: SparkSession, count: int) -> DataFrame:
-    """Return the numbers from 0 to ``count``, spread over as many tasks as are worth starting."""
+    """Return the numbers from 0 to ``count``, spread over a suitable number of tasks."""
     tasks = min(count, _TASKS_PER_CORE * spark_context(spark).defaultParallelism)
     return spark.range(0, count, 1, max(tasks, 1))
 

@@ -167,7 +167,10 @@ class TungstenSource:
         return located(self.staging) / self.service
 
     def _parts(self, table: SourceTable, after: _Reached | None) -> tuple[_Reached, _Parts] | None:
-        """Return the position of a table's last record, and the parts with new records; None without any."""
+        """Return the position of a table's last record, and the parts with new records.
+
+        None if there are no records.
+        """
         name = self.full_name(table.name)
         layout = self._layout(table, name)
         outstanding = self._outstanding(name, layout, after)
@@ -203,7 +206,10 @@ class TungstenSource:
     def _outstanding(
         self, name: str, layout: RecordLayout, after: _Reached | None
     ) -> tuple[_Reached, list[StagingFile]] | None:
-        """Return the position of a table's last record, and the files with new records; None without any."""
+        """Return the position of a table's last record, and the files with new records.
+
+        None if there are no records.
+        """
         database, _, table = name.partition(".")
         folder = self._folder() / database / table
         files = [f for f in staging_files(folder, table) if f.size] if _is_folder(folder) else []

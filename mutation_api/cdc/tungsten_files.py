@@ -175,7 +175,7 @@ def _start_of_last(file: StagingFile, end: bytes) -> int:
 
 
 def _after_end(file: BinaryIO, end: bytes) -> int:
-    """Return the byte after the next record end from the file's position, or the file's size without one."""
+    """Return the byte after the next record end, or the file's size if there is none."""
     start, read = file.tell(), b""
     while end not in read:
         more = file.read(_TAIL_BYTES)

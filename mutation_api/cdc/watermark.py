@@ -60,7 +60,7 @@ class Watermark:
 
     @property
     def shown(self) -> str:
-        """The position for people, without the identity of the log."""
+        """The position in readable form, without the identity of the log."""
         return Position(self.order, self.text).shown
 
     def check_follows(self, before: Watermark) -> None:

@@ -13,7 +13,7 @@ lines have been printed. A run that is killed prints the last transaction once m
 
   hive-mutate changes sales.orders sales.items --since beginning --position-file orders.position --follow 60
 
-With --consumer, the position is kept in the table of watermarks instead, under a name, and moves after each
+With --consumer, the position is stored in the watermark table instead, under that name, and moves after each
 transaction. Only the first run needs --since:
 
   hive-mutate changes sales.orders --consumer search-index --since beginning
@@ -26,9 +26,9 @@ Kafka. Only the first run needs --since. A second run of the same --name ends th
 An update is a delete and an insert. With --on, a delete and an insert of one key in one transaction are
 update_before and update_after. Values have the form of "hive-mutate read --json".
 
-A major compaction or an overwrite removes deletes from the files. If one lies above the position, the
-command refuses to go on. Begin again with --since beginning. With --follow and --hold, the files that it
-replaced are kept until the next look, and nothing is lost.
+A major compaction or an overwrite removes deletes from the files. If one happened after the position, the
+command refuses to continue. Start over with --since beginning. With --follow and --hold, the files that it
+replaced are kept until the next round, and nothing is lost.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--consumer",
         metavar="NAME",
-        help="keep the position in the table of watermarks under this name; only its first run uses --since",
+        help="store the position in the watermark table under this name; only the first run uses --since",
     )
     parser.add_argument(
         "--watermark-table",
@@ -121,7 +121,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--on",
         action="append",
         metavar="[DB.TABLE=]A,B",
-        help="key columns that make a delete and an insert an update, of all tables or of one (repeatable)",
+        help="key columns, by which a delete and an insert of the same key are reported as an update, for "
+        "all tables or for one (repeatable)",
     )
     parser.add_argument("--columns", metavar="A,B", help="columns to print (default: all)")
     parser.add_argument(
@@ -132,20 +133,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "of --on, which is faster; the others are null (default: all)",
     )
     parser.add_argument(
-        "--net", action="store_true", help="print all changes together, without rows that came and went"
+        "--net",
+        action="store_true",
+        help="print the net effect of all changes, without rows that were both inserted and deleted",
     )
     parser.add_argument(
         "--follow",
         type=float,
         metavar="SECONDS",
-        help="go on, and look again after this time (default: end)",
+        help="keep running, and look for new changes at this interval (default: end after one round)",
     )
     parser.add_argument(
         "--hold",
         type=float,
         metavar="SECONDS",
-        help="with --follow: keep files from the cleaner until the next look, at most for this time, so "
-        "that a major compaction in between loses no changes (default: no)",
+        help="with --follow: keep Hive's cleaner from removing files until the next round, for at most this "
+        "time, so that no changes are lost to a major compaction in between (default: no)",
     )
     _add_kafka_arguments(parser)
     add_lock_timeout_argument(parser, "an exclusive lock on a table, such as that of DDL")
@@ -169,11 +172,12 @@ def _add_kafka_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--format",
         choices=FORMATS,
-        help="form of the messages: Debezium's envelopes with schemas, which require --on, or lines as they "
-        f"are printed without --kafka (default: {DEBEZIUM})",
+        help="format of the messages: Debezium's envelopes with schemas, which require --on, or the lines "
+        f"that are printed without --kafka (default: {DEBEZIUM})",
     )
     group.add_argument(
-        "--name", help="name of the feed, of which only one run sends at a time (default: PREFIX or TOPIC)"
+        "--name",
+        help="name of the feed; only one run with this name sends at a time (default: PREFIX or TOPIC)",
     )
     add_kafka_settings(group)
 
@@ -260,7 +264,7 @@ def _print(hive: Hive, since: Since | None, arguments: argparse.Namespace) -> in
 
 
 def _printed(hive: Hive, since: Since | None, arguments: argparse.Namespace) -> str:
-    """Print what changed since a position, and return the position after it."""
+    """Print the changes since a position, and return the position after them."""
     keys, columns = parsed_keys(arguments.on or ()), _names(arguments.columns)
     with hive.changes(
         *arguments.tables,
@@ -291,7 +295,7 @@ def _names(text: str | None) -> tuple[str, ...] | None:
 
 
 def _keep(position: str, file: Path | None) -> None:
-    """Print a position, and replace the file that keeps it."""
+    """Print a position, and replace the file that contains it."""
     say(json.dumps({"position": position}), flush=True)
     if file is not None:
         new = file.with_name(f".{file.name}.new")

@@ -7,7 +7,7 @@ ended on the cluster. A subcommand that was started by ``spark-submit`` uses the
 
 The driver's output goes to the log of its container. The only message that YARN itself passes on is the
 application's diagnostics: YARN's web pages show it, ``yarn application -status`` prints it, and
-``spark-submit`` prints it when the application has failed. A driver that fails therefore hands its exit code
+``spark-submit`` prints it when the application has failed. A driver that fails therefore passes its exit code
 and message to YARN, and the submitting program finds both in the output of ``spark-submit``.
 
 Source: org.apache.spark.deploy.yarn.Client (``run``), unchanged from Spark 3.5 to 4.3.
@@ -63,8 +63,8 @@ def is_driver_on_yarn() -> bool:
 def register_driver(app_name: str) -> None:
     """Start the session, which registers the driver with YARN.
 
-    YARN accepts messages only from a registered driver. It would also count a driver that ended well without
-    a session as failed.
+    YARN accepts messages only from a registered driver. It would also consider a driver that ended
+    successfully without a session to have failed.
     """
     from pyspark.sql import SparkSession  # takes long to import
 
@@ -72,7 +72,7 @@ def register_driver(app_name: str) -> None:
 
 
 def tell_yarn(text: str, code: int) -> None:
-    """If this is a driver on YARN, end the application as failed with this message; Spark then ends it soon.
+    """If this is a driver on YARN, end the application as failed with this message. Spark then stops it.
 
     This has no effect if there was no session; YARN then gets only the exit code.
     """
@@ -84,7 +84,7 @@ def tell_yarn(text: str, code: int) -> None:
 
 
 def telling_yarn(name: str, refuse: Callable[[str], None]) -> Callable[[str], None]:
-    """Return a usage-error handler for a subcommand that also reports the error to YARN."""
+    """Return a handler of usage errors that also reports the error to YARN."""
 
     def told(message: str) -> None:
         tell_yarn(f"hive-mutate {name}: error: {message}", EXIT_USAGE)
@@ -94,7 +94,7 @@ def telling_yarn(name: str, refuse: Callable[[str], None]) -> Callable[[str], No
 
 
 def run_submit(command: Sequence[str], name: str) -> int:
-    """Run ``spark-submit`` in cluster mode, pass on its output, and print at the end why it failed.
+    """Run ``spark-submit`` in cluster mode, pass on its output, and at the end print the reason if it failed.
 
     Args:
         command: the program and its arguments.
@@ -120,7 +120,7 @@ def run_submit(command: Sequence[str], name: str) -> int:
 
 
 def _pass_on(source: Iterable[str], lines: list[str]) -> None:
-    """Print each line when it arrives, and keep the lines that are searched later."""
+    """Print each line when it arrives, and store the lines that are searched later."""
     is_told = False
     for line in source:
         say_aside(line, end="")
@@ -167,7 +167,7 @@ ARCHIVE_FOLDER = "python"
 
 SUBMIT_VARIABLE = "PYSPARK_SUBMIT_ARGS"
 SUBMITTED_VARIABLES = ("PYSPARK_GATEWAY_PORT", SUBMIT_VARIABLE, "SPARK_CONF_DIR", "MASTER")
-"""Environment variables that show that the user has chosen a Spark.
+"""Environment variables that show that the user has chosen a Spark installation.
 
 spark-submit and the options of this module set the first two; the user sets the others.
 """
@@ -183,8 +183,8 @@ def add_cluster_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGr
     group.add_argument(
         "--master",
         metavar="URL",
-        help="where Spark runs: yarn, spark://HOST:7077, k8s://… or local[N]. YARN and HDFS are found by "
-        "HADOOP_CONF_DIR (default: the master of spark-submit, otherwise this machine)",
+        help="where Spark runs: yarn, spark://HOST:7077, k8s://… or local[N]. YARN and HDFS are found "
+        "through HADOOP_CONF_DIR (default: the master of spark-submit, otherwise this machine)",
     )
     group.add_argument(
         "--deploy-mode",
@@ -208,7 +208,7 @@ def add_cluster_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGr
 
 
 def spark_is_given() -> bool:
-    """Return True if the user has chosen a Spark: by options, by spark-submit, or by its variables."""
+    """Return True if options, spark-submit or Spark's variables choose a Spark installation."""
     return any(name in os.environ for name in SUBMITTED_VARIABLES)
 
 
@@ -217,7 +217,7 @@ def sent_to_cluster(arguments: argparse.Namespace, words: Sequence[str]) -> int 
 
     Args:
         arguments: the parsed arguments. Their ``engine`` is set to Spark.
-        words: the arguments of the command as they were given.
+        words: the command-line arguments, unchanged.
 
     Returns:
         None if this process is the driver and continues. Otherwise the exit code of the run on the cluster.

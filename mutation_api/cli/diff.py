@@ -157,7 +157,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _check_usage(arguments: argparse.Namespace) -> None:
     refuse: Callable[[str], None] = arguments.refuse_usage
     if (arguments.output is None) != arguments.summary:
-        refuse("give either --output FILE or --summary")
+        refuse("use either --output FILE or --summary")
     if arguments.undo and arguments.since is None:
         refuse("--undo can only be used with --since")
     if arguments.undo and arguments.as_of is not None:

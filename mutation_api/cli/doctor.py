@@ -4,13 +4,13 @@ The command prints the server's release, capabilities and settings. Then it prin
 of its files and the constraints that its rows must satisfy, or with the reason why it cannot be changed. One
 possible reason is that this user cannot reach, read or write its directory. To check this, the command
 creates a hidden empty file there and removes it. Nothing else is changed. The exit code is 0 if all tables
-can be changed, otherwise 1, including for a database that does not exist. Name DB.TABLE to check only one
-table.
+can be changed, otherwise 1, including for a database that does not exist. To check only one table, pass
+DB.TABLE.
 
 With --replication the command checks whether changes will reach the replicas that Hive's REPL DUMP and REPL
 LOAD maintain. It prints each required setting of the metastore and each required property of the database,
 its value, and what to do if it is missing. It also prints tables in which a first load would hide rows, or
-has hidden some. It creates no files then. The exit code is 0 if nothing is missing, otherwise 1.
+has hidden some. In this mode, it creates no files. The exit code is 0 if nothing is missing, otherwise 1.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ __all__ = [
 
 AUTO, LOCAL, SPARK = "auto", "local", "spark"
 LOCAL_FILE_BYTES_MAX = 64 << 20
-"""The size of files, in bytes, up to which the local engine is chosen. Spark needs seconds to start."""
+"""The size of files, in bytes, up to which the local engine is chosen. Spark takes seconds to start."""
 
 
 ENGINE_OPTIONS: Mapping[str, str] = {"LocalOptions(memory_bytes=…)": "--local-memory"}
@@ -166,7 +166,7 @@ def add_engine_argument(
 
     Args:
         parser: the parser to which the option is added.
-        small: when AUTO means the local engine. ``{}`` stands for the limit.
+        small: the condition under which AUTO means the local engine. ``{}`` stands for the limit.
     """
     parser.add_argument(
         "--engine",
@@ -294,16 +294,16 @@ def _are_small(files: Sequence[Location], table_bytes: int) -> bool:
 
 
 class _WithoutPandas(importlib.abc.MetaPathFinder):
-    """An import finder that makes pandas look as if it were not installed."""
+    """An import finder that makes pandas appear not to be installed."""
 
     def find_spec(self, fullname: str, path: object, target: object = None) -> None:
-        """Raise ModuleNotFoundError for pandas. Find no other module."""
+        """Raise ModuleNotFoundError for pandas; leave all other modules to other finders."""
         if fullname == "pandas":
             raise ModuleNotFoundError(f"{fullname} is not needed yet", name=fullname)
 
 
 def _keep_pandas_out() -> None:
-    """Keep pyarrow from importing pandas when it makes its first array.
+    """Prevent pyarrow from importing pandas when it creates its first array.
 
     pyarrow imports pandas to find out whether its input is a Series. That takes 0.23 s (measured), a quarter
     of a small command. pyarrow still imports pandas where it needs it.
@@ -326,10 +326,11 @@ class MergeTask:
         files: the source files. All have the same columns.
         format_name: the format of the files. If None, inferred from the extension of each file.
         keys: the key columns.
-        rules: the rules for what happens to rows.
+        rules: the rules of the merge.
         options: the options of the merge.
         is_dry_run: True if the merge is only reported.
-        read_bytes_max: the most bytes of the table's files that the local engine reads. If None, unlimited.
+        read_bytes_max: the maximum number of bytes of the table's files that the local engine reads. If None,
+            unlimited.
         local: the settings of the local engine.
     """
 
@@ -374,7 +375,7 @@ class DiffTask:
         table: the table.
         old: the rows of the table. Changes refer to them by ROW__ID.
         new: the state that the table is compared with.
-        past: the one of the two states that is an earlier one, or None. Its history is checked when the files
+        past: the past state, or None. Its history is checked when the files
             to read are chosen.
         keys: the key columns.
         operation_column: the name of the operation column.

@@ -2,7 +2,7 @@
 
 Hive keeps no log. States and transactions come from the metastore, which forgets old ones. Numbers of events
 come from the footers of the files. Times are the modification times of the files, shortly before the commit.
-A minor compaction loses the times, and a major compaction keeps nothing but the rows. In tables of Hive 3
+A minor compaction loses the times, and a major compaction keeps only the rows. In tables of Hive 3
 and 4, and of Hive 2 with transactional_properties=default, an update counts as a delete and an insert.
 """
 
@@ -57,7 +57,7 @@ def _lines(history: TableHistory, *, by_partition: bool) -> Iterator[str]:
     else:
         yield f"{history.table}: no write ids are known"
     if history.forgotten_through:
-        yield f"ids up to {history.forgotten_through} are in bases: their writers are no longer known"
+        yield f"ids up to {history.forgotten_through} are in bases, and their writers are no longer known"
     for each in history.rewritten:
         where = f"{each.partition}/" if each.partition else ""
         yield f"{where}{each.name}: ids up to {each.last}, written {_time(each.written)}"

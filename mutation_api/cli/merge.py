@@ -18,8 +18,8 @@ Files are local paths, or locations such as hdfs://namenode/changes.csv or s3a:/
 
 The local engine supports conditions of AND, OR, NOT, =, <>, <, <=, >, >=, <=>, IN, BETWEEN, LIKE,
 IS [NOT] NULL, +, -, *, /, %, CASE, COALESCE and CAST over columns of either side and literals ('text', 12,
-1.5, TRUE, NULL, DATE '2024-02-29'), if their result is certainly the same as Spark's: for example not with
-strings beside numbers, or decimals beside doubles. An order is a single column.
+1.5, TRUE, NULL, DATE '2024-02-29'), if their result is certainly the same as Spark's: for example not for
+strings compared with numbers, or decimals with doubles. An order is a single column.
 
 All other SQL needs Spark: with --engine auto, Spark does these merges, and those that read more than 256 MiB
 of the table's files. With --engine local, an error names the part of the condition that needs Spark.

@@ -1,15 +1,15 @@
 """``hive-mutate read``: print or save the rows of a table, with or without a metastore.
 
-The command reads in this process, without Spark. With a metastore it holds a read lock meanwhile. With
+The command reads in this process, without Spark. With a metastore, it holds a read lock while it reads. With
 ``--location`` it reads a directory without a metastore.
 
 ``--json`` prints one object per line: ``{"partition": {"ds": "x"}, "ROW__ID": {"writeid": 7, "bucketid": 0,
 "rowid": 1}, "row": {"id": 1, "msg": "a"}}`` (``transactionid`` in tables of Hive 2). ``partition`` is
-present only for partitioned tables, and ``ROW__ID`` only with ``--row-ids``. Values have the form that is
-described in :mod:`mutation_api.format.json_values`. A file that ``--output`` writes has the partition columns
-beside the others, and ROW__ID in the form that ``hive-mutate apply`` reads. DIR and FILE are local paths, or
-locations such as hdfs://namenode/directory and s3a://bucket/directory/file.parquet. FILE appears when it is
-complete, and replaces an existing file.
+present only for partitioned tables, and ``ROW__ID`` only with ``--row-ids``. Values have the format described
+in :mod:`mutation_api.format.json_values`. A file that ``--output`` writes also contains the partition
+columns, and ROW__ID in the form that ``hive-mutate apply`` reads. DIR and FILE are local paths, or locations
+such as hdfs://namenode/directory and s3a://bucket/directory/file.parquet. FILE appears when it is complete,
+and replaces an existing file.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from mutation_api.transaction.builder import MutatorClientBuilder
 __all__ = ["add_arguments", "run"]
 
 _WIDTH_SAMPLE_ROWS = 1000
-"""The number of rows that decide the column widths of the printed table."""
+"""The number of rows that determine the column widths of the printed table."""
 
 _OPTIONS = {
     **DIRECTORY_OPTIONS,
@@ -114,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _check_usage(arguments: argparse.Namespace) -> None:
     refuse: Callable[[str], None] = arguments.refuse_usage
     if (arguments.table is None) == (arguments.location is None):
-        refuse("give either DB.TABLE or --location DIR")
+        refuse("pass either DB.TABLE or --location DIR")
     if arguments.location is not None and arguments.schema is None:
         refuse("--location needs --schema, for example --schema 'id bigint, msg string'")
     for option in given_directory_options(arguments) if arguments.location is None else ():
@@ -122,7 +122,7 @@ def _check_usage(arguments: argparse.Namespace) -> None:
     if arguments.location is not None and arguments.as_of is not None:
         refuse("--as-of can only be used with DB.TABLE; with --location, use --valid-write-ids instead")
     if arguments.json and arguments.output:
-        refuse("--json prints rows and --output saves them: give only one of the two")
+        refuse("--json prints rows and --output saves them: use only one of the two")
     for name in ("limit", "buckets"):
         value = getattr(arguments, name)
         if value is not None and value < (name == "buckets"):

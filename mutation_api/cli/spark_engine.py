@@ -57,7 +57,7 @@ def spark_session(app_name: str) -> SparkSession:
 
 @contextmanager
 def open_apply(app_name: str) -> Iterator[ApplyFile]:
-    """Yield the function that applies a file. A Spark session is open meanwhile."""
+    """Yield the function that applies a file. A Spark session is open during the block."""
     with spark_session(app_name) as spark:
         yield functools.partial(_apply_file, spark)
 
@@ -84,7 +84,7 @@ def _apply_file(
 
 @contextmanager
 def open_diff(app_name: str) -> Iterator[CompareStates]:
-    """Yield the function that compares two states. A Spark session is open meanwhile."""
+    """Yield the function that compares two states. A Spark session is open during the block."""
     with spark_session(app_name) as spark:
         yield functools.partial(_compare, spark)
 
@@ -118,14 +118,14 @@ def _read_table(spark: SparkSession, state: TableState) -> DataFrame:
 
 @contextmanager
 def open_ingest(app_name: str) -> Iterator[SparkEngine]:
-    """Yield the engine. A Spark session is open meanwhile."""
+    """Yield the engine. A Spark session is open during the block."""
     with spark_session(app_name) as spark:
         yield SparkEngine(spark)
 
 
 @contextmanager
 def open_merge(app_name: str, task: MergeTask) -> Iterator[MergeFiles]:
-    """Yield the function that merges. A Spark session is open meanwhile."""
+    """Yield the function that merges. A Spark session is open during the block."""
     with spark_session(app_name) as spark:
         yield functools.partial(_merge, spark, task)
 
@@ -146,7 +146,7 @@ def _merge(spark: SparkSession, task: MergeTask, transaction: Transaction) -> Me
 
 @contextmanager
 def open_verbs(app_name: str, local: LocalOptions) -> Iterator[OpenVerbs]:
-    """Yield the function that opens a transaction. A Spark session is open meanwhile."""
+    """Yield the function that opens a transaction. A Spark session is open during the block."""
     del local
     with spark_session(app_name) as spark:
         yield functools.partial(_verbs, spark)

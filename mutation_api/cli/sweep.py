@@ -1,4 +1,4 @@
-"""``hive-mutate abort`` and ``sweep``: end transactions without a client, and remove what they left.
+"""``hive-mutate abort`` and ``sweep``: end transactions without a client, and remove their leftover files.
 
 A driver that dies leaves hidden files and, on an object store, unfinished uploads. They are never read, but
 they use storage. The metastore shows which transactions have ended; staged files of an open transaction are
@@ -43,7 +43,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _abort(arguments: argparse.Namespace) -> int:
-    """Abort each transaction. Accept one that is aborted already; refuse a committed or unknown one."""
+    """Abort each transaction.
+
+    Accept a transaction that is already aborted; refuse a committed or unknown one.
+    """
     with metastore_from(arguments) as metastore:
         for txn_id in abort_transactions(metastore, arguments.txn):
             say(f"transaction {txn_id} is aborted")

@@ -183,7 +183,7 @@ def metastore_from(arguments: argparse.Namespace) -> ThriftMetastoreClient:
 
 
 class ReportLoss:
-    """A listener that reports a lost transaction at once.
+    """A listener that reports a lost transaction immediately.
 
     The command itself fails only when its work has stopped.
     """
@@ -222,8 +222,9 @@ def add_attempts_argument(
         type=int,
         default=1,
         metavar="N",
-        help="number of transactions to try if another writer commits first, holds the lock for too long, or "
-        "the transaction is ended from outside; each failure is reported (default: %(default)s)",
+        help="number of attempts, each in a new transaction, if another writer commits first or holds the "
+        "lock for too long, or if the transaction is ended from outside; each failure is reported "
+        "(default: %(default)s)",
     )
 
 

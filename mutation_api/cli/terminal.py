@@ -68,7 +68,8 @@ def text_table(
 
     Args:
         header: the names of the columns.
-        rows: one string per column. Line breaks and characters that move the cursor are escaped.
+        rows: for each row, one string per column. Line breaks and characters that move the cursor are
+            escaped.
         sample: the number of rows that decide the column widths. They are held in memory. If None, all rows.
     """
     remaining = ([one_line(cell) for cell in cells] for cells in rows)

@@ -1,6 +1,6 @@
 """``hive-mutate delete``, ``update-rows``, ``upsert``, ``overwrite``, ``track``, ``truncate``: change rows.
 
-Each command is one transaction, which --attempts begins again if another writer commits first:
+Each command is one transaction. With --attempts, it is repeated if another writer commits first:
 
   hive-mutate delete sales.orders --where "day < date '2024-01-01'"
   hive-mutate update-rows sales.orders --set "price = price * 1.1" --where "item = 'tea'"
@@ -16,8 +16,8 @@ order and case, as for "hive-mutate merge". With --dry-run, nothing is written.
 "track" keeps the history of keys, one row per version, with its interval in valid_from and valid_to. Its
 files have the columns of a version, the column of --sequence, and possibly an operation for deletes.
 
-With --engine auto, Spark does what the local engine refuses: conditions with other SQL, and rows that need
-more memory than --local-memory.
+With --engine auto, Spark does the work that the local engine refuses: conditions with other SQL, and rows
+that need more memory than --local-memory.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             "--where",
             required=command == "delete",
             metavar="SQL",
-            help="condition of the rows to change; truncate deletes all rows"
+            help="condition of the rows to change (to delete all rows, use truncate)"
             if command == "delete"
             else "condition of the rows to change (default: all rows)",
         )
@@ -119,7 +119,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             metavar="COLUMN=VALUE[,COLUMN=VALUE]",
             help="replace the partitions with these values (repeatable)",
         )
-    parser.add_argument("--dry-run", action="store_true", help="report what would be done, write nothing")
+    parser.add_argument("--dry-run", action="store_true", help="report what would be done, but write nothing")
     add_write_arguments(parser)
     add_engine_argument(parser)
     add_cluster_arguments(parser)
@@ -154,7 +154,10 @@ def _add_history_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Change the rows and print the report. Return 0 if the transaction is committed, or was only tried."""
+    """Change the rows and print the report.
+
+    Return 0 if the transaction is committed, or if it was a dry run.
+    """
     split_full_name(arguments.table)
     arguments.files = files = [existing_file(file) for file in getattr(arguments, "files", ())]
     for file in files:

@@ -3,7 +3,7 @@
 Every file is read to its end. The command checks that each file is readable, that its ORC statistics and ACID
 footer are correct, that events are sorted and unique, that each delete matches a row, that rows are in the
 bucket that they hash to, that the metastore allocated the ids, and that row counts and column statistics are
-correct if the metastore calls them accurate.
+correct if the metastore marks them as accurate.
 
 Nothing is changed. A finding is either damage (a reader fails, or rows are lost, duplicated or wrong) or a
 notice (harmless, such as the files of an aborted transaction; shown with --notices and --json).
@@ -77,7 +77,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _check_usage(arguments: argparse.Namespace) -> None:
     refuse: Callable[[str], None] = arguments.refuse_usage
     if (arguments.table is None) == (arguments.location is None):
-        refuse("give either DB.TABLE or --location DIR")
+        refuse("pass either DB.TABLE or --location DIR")
     if arguments.location is not None and arguments.schema is None:
         refuse("--location needs --schema, for example --schema 'id bigint, msg string'")
     for option in given_directory_options(arguments) if arguments.location is None else ():

@@ -5,7 +5,7 @@ that applied it and the time. The default of --watermark-table is the table muta
 database of --table. Consumers of change feeds have the source consumer:NAME. Their position is the point up
 to which they have read the table.
 
-With --remove, a source is applied again from its beginning, and a consumer begins again:
+With --remove, a source is applied again from its beginning, and a consumer starts over:
 
   hive-mutate watermarks --table sales.orders --source consumer:search-index --remove
 """
@@ -43,7 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--watermark-table",
         metavar="DB.TABLE",
-        help="table of watermarks (default: mutation_watermarks in the database of --table)",
+        help="watermark table (default: mutation_watermarks in the database of --table)",
     )
     parser.add_argument(
         "--remove", action="store_true", help="remove the watermarks of --source, and show what was removed"
@@ -55,7 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print a table, or one JSON object per line. Return 0, even if there are no watermarks."""
     if arguments.table is None and arguments.watermark_table is None:
-        arguments.refuse_usage("give --table, --watermark-table, or both")
+        arguments.refuse_usage("use --table, --watermark-table, or both")
     name = arguments.watermark_table or watermark_table_beside(arguments.table)
     if arguments.remove and arguments.source is None:
         arguments.refuse_usage("--remove requires --source")

@@ -47,8 +47,8 @@ def add_write_arguments(parser: argparse.ArgumentParser) -> None:
         "--write-lock",
         choices=WRITE_LOCKS,
         default=WRITE_LOCKS[0],
-        help="lock on Hive 4: exclusive excludes other writers, optimistic admits them and lets the first "
-        "commit win; earlier releases have only one kind of lock (default: exclusive)",
+        help="lock on Hive 4: exclusive excludes other writers, optimistic admits them and the first to "
+        "commit wins; earlier releases have only one kind of lock (default: exclusive)",
     )
     add_lock_timeout_argument(parser, "another writer of the table")
     add_attempts_argument(parser)
@@ -60,8 +60,8 @@ def add_schema_argument(parser: argparse.ArgumentParser) -> None:
         "--schema",
         choices=["exact", "add"],
         default="exact",
-        help="add: columns that the files have and the table lacks are added to the table first, as by "
-        "hive-mutate alter-table (columns of CSV and JSON files as strings); exact: do not (default: exact)",
+        help="add: first add to the table the columns that only the files have, as hive-mutate alter-table "
+        "does (columns of CSV and JSON files as strings); exact: add no columns (default: exact)",
     )
 
 
@@ -97,7 +97,7 @@ def add_operation_column_argument(parser: argparse.ArgumentParser) -> None:
 
 
 def writing_client(metastore: MetastoreClient, arguments: argparse.Namespace) -> MutatorClient:
-    """Return a client that may write one table. A lost transaction is reported at once.
+    """Return a client that may write one table. A lost transaction is reported immediately.
 
     The client is not connected yet.
 
@@ -135,10 +135,10 @@ def add_rule_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--delete-missing-when",
         metavar="SQL",
-        help="delete rows of the table that no file has, if this condition is true for them",
+        help="delete rows of the table that are in no file, if this condition is true for them",
     )
     group.add_argument(
-        "--delete-missing", action="store_true", help="delete all rows of the table that no file has"
+        "--delete-missing", action="store_true", help="delete all rows of the table that are in no file"
     )
     group.add_argument(
         "--first-by",
@@ -146,7 +146,7 @@ def add_rule_arguments(parser: argparse.ArgumentParser) -> None:
         default=[],
         metavar="SQL",
         help="if several rows have the same key, use the first row in this order, such as 'updated DESC' "
-        "(default: duplicate keys are an error) (repeatable)",
+        "(repeatable; default: duplicate keys are an error)",
     )
     group.add_argument(
         "--null-safe", action="store_true", help="treat NULL keys as equal (in SQL they are not)"
@@ -166,13 +166,13 @@ def add_rule_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def check_rule_usage(arguments: argparse.Namespace) -> None:
-    """Refuse rules that contradict one another, and print the usage."""
+    """If rules contradict each other, print the usage and exit."""
     refuse: Callable[[str], None] = arguments.refuse_usage
     for action in ("update", "insert"):
         if getattr(arguments, f"no_{action}") and getattr(arguments, f"{action}_when") is not None:
-            refuse(f"give either --no-{action} or --{action}-when")
+            refuse(f"use either --no-{action} or --{action}-when")
     if arguments.delete_missing and arguments.delete_missing_when is not None:
-        refuse("give either --delete-missing or --delete-missing-when")
+        refuse("use either --delete-missing or --delete-missing-when")
     deletes = arguments.delete_missing or arguments.delete_missing_when or arguments.delete_when
     if arguments.no_update and arguments.no_insert and not deletes:
         refuse("--no-update and --no-insert leave nothing to do")

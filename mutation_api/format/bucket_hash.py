@@ -230,4 +230,4 @@ _NESTED_LAYOUTS = {
     "struct": ("struct",),
     "uniontype": ("union",),
 }
-"""By kind: the Arrow types whose buffers the hashes read, named as in ``pyarrow.types.is_…``."""
+"""For each kind, the Arrow types whose buffers the hashes read, named as in ``pyarrow.types.is_…``."""

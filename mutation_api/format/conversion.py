@@ -70,7 +70,7 @@ def convert_to_column(
 
     Also accepted are chunked arrays, large types, the null type, and everything that
     :func:`~mutation_api.format.plain_array.plain_array` converts to such values. It refuses extension types
-    whose storage is not their value.
+    whose storage does not represent their value.
 
     Args:
         array: n values.
@@ -83,7 +83,8 @@ def convert_to_column(
 
     Raises:
         RecordLayoutError: If values of this type can never be stored in the column.
-        RecordValueError: If a value does not fit. The message has its row (counted from 0) and the value.
+        RecordValueError: If a value does not fit. The message contains the row (counted from 0) and the
+            value.
 
     Source: casts as in Hive's PrimitiveObjectInspectorUtils and HiveDecimal.enforcePrecisionScale, if they
         lose
@@ -94,7 +95,7 @@ def convert_to_column(
     except MisfitError as misfit:
         found = f"row {misfit.row}{misfit.path}: value {misfit.value} {misfit.reason}"
         raise RecordValueError(
-            f"column {column!r} ({hive_type.text}): {found}; the first row of the batch is row 0"
+            f"column {column!r} ({hive_type.text}): {found}; rows of the batch are counted from 0"
         ) from misfit
     except UnfitTypeError as unfit:
         message = f"column {column!r} ({hive_type.text}){unfit.path}: {unfit.reason}"
@@ -155,7 +156,7 @@ def _convert_map(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array:
 def _map_parts(array: pa.Array) -> tuple[pa.Array, pa.Array, NDArray[np.int64]]:
     """Return the keys, the values and n + 1 offsets of a map, or of a list of structs with key and value.
 
-    Polars and other libraries represent maps as such lists. The order of the fields has no meaning.
+    Polars and other libraries represent maps as such lists. The order of the fields does not matter.
     """
     if pa.types.is_map(array.type):
         offsets, keys, items = map_parts(array)
@@ -201,7 +202,7 @@ def _convert_struct(array: pa.Array, hive_type: HiveType, unit: str) -> pa.Array
 def _fields_by_lower_name(array: pa.Array, hive_type: HiveType) -> dict[str, pa.Array]:
     names = [array.type.field(i).name.lower() for i in range(array.type.num_fields)]
     if len(set(names)) < len(names):
-        raise UnfitTypeError(f"duplicate field names (case does not count): {names}")
+        raise UnfitTypeError(f"duplicate field names (case is ignored): {names}")
     known = {name.lower() for name in hive_type.field_names}
     extra = [name for name in names if name not in known]
     if extra:

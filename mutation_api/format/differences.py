@@ -1,4 +1,4 @@
-"""Which of pairs of values differ: as Spark's ``<=>``, NULL equals NULL, NaN equals NaN, -0.0 equals 0.0."""
+"""Compare pairs of values. As with Spark's ``<=>``, NULL equals NULL, NaN equals NaN, -0.0 equals 0.0."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["differs"]
 
 
 def differs(before: pa.Array, after: pa.Array) -> Mask:
-    """Return which of n pairs of values of the same Arrow type differ.
+    """Return a mask of the pairs of values, of the same Arrow type, that differ.
 
     One side may have timestamps in microseconds and the other in nanoseconds.
     """
@@ -59,7 +59,7 @@ def _lists_differ(before: pa.ListArray, after: pa.ListArray) -> Mask:
 
 
 def _clocks_differ(before: pa.Array, after: pa.Array) -> Mask:
-    """Return which timestamps of two units differ. A cast to the finer unit could overflow."""
+    """Return a mask of the timestamps of two units that differ. A cast to the finer unit could overflow."""
     differing: Mask = _null_mask(before) != _null_mask(after)
     parts = [_microseconds(each) for each in (before, after)]
     both = ~_null_mask(before) & ~_null_mask(after)

@@ -37,8 +37,9 @@ class DirectoryState:
     """The part of a partition directory that a snapshot reads. All names are children of that directory.
 
     ``deltas`` contains insert and delete deltas in the order in which Hive reads them. With a base,
-    ``original_files`` and ``original_directories`` are empty. ``obsolete`` lists what this snapshot does not
-    need because a chosen directory covers it. Directories that are too new for the snapshot are in no list.
+    ``original_files`` and ``original_directories`` are empty. ``obsolete`` lists the directories and files
+    that this snapshot does not need because a chosen directory covers them. Directories that are too new for
+    the snapshot are in no list.
     """
 
     base: BaseDirectory | None
@@ -237,7 +238,7 @@ def first_missing(past: ValidIdList, now: ValidIdList) -> int | None:
 def spans(
     directory: BaseDirectory | DeltaDirectory, past: ValidIdList, missing: int, version: AcidVersion
 ) -> bool:
-    """Return True if a directory has rows of the past and later ones without distinguishing them.
+    """Return True if a directory contains rows of the past and later rows and does not distinguish them.
 
     ``missing`` is the result of :func:`first_missing`.
     """

@@ -211,7 +211,7 @@ def statement_ids(properties: NDArray[np.integer]) -> NDArray[np.int32]:
 def ranks_in_bucket(properties: NDArray[np.integer]) -> NDArray[np.int64]:
     """Return the rank of each property among those of its bucket (shape (n,), int64).
 
-    The plain id has rank 0, and statement n has rank n + 1. These are small numbers in the order of the
+    The plain id has rank 0, and statement n has rank n + 1. The ranks are small numbers in the order of the
     properties. The result is meaningless for values that :func:`unreadable_properties` finds.
     """
     values = properties.astype(np.int64)
@@ -230,7 +230,7 @@ def unreadable_properties(properties: NDArray[np.integer]) -> NDArray[np.bool_]:
 
 
 Mask = NDArray[np.bool_]
-"""Selects some of n changes; shape (n,)."""
+"""A mask that selects some of n changes; shape (n,)."""
 
 _MISSING = -1
 

@@ -10,7 +10,7 @@ weights ``31**-i``, one cumulative sum over all values serves every run: the has
 of the sum over it, times ``31**(end-1)``.
 
 Bytes are processed eight at a time, because the cumulative sum costs more than everything else. The
-polynomial of a word takes three steps within the word, and the sum goes over words. If a run begins or ends
+polynomial of a word takes three steps within the word, and the sum is over words. If a run begins or ends
 within a word, the word's bytes before that position are added.
 
 Source: Hive's ObjectInspectorUtils.hashCode and the hashCode of its writables; tests/golden/bucket_hash.
@@ -51,7 +51,7 @@ __all__ = [
 
 _CHUNK_VALUES = 1 << 15
 _CHUNK_BYTES = 1 << 16
-"""Values and bytes per step: few enough to stay in the cache, and in memory that is reused between steps."""
+"""Number of values and bytes per step: few enough to stay in the cache and to reuse memory between steps."""
 
 _INVERSE_OF_31 = pow(31, -1, 1 << 32)
 _WORD = 8
@@ -312,5 +312,5 @@ V1_HASHES: dict[str, Callable[[pa.Array, str | None], NDArray[np.uint32]]] = {
     "date": _date,
     "timestamp": _timestamp,
 }
-"""By kind: n values of the column's Arrow type and the time zone of Hive's processes -> uint32, shape (n,).
+"""For each kind: n values of the column's Arrow type, time zone of Hive's processes -> uint32, shape (n,).
 """

@@ -354,4 +354,5 @@ V2_HASHES: dict[str, Callable[[pa.Array], NDArray[np.uint32]]] = {
     "date": _int_or_date,
     "timestamp": _timestamp,
 }
-"""By kind: n values of the column's Arrow type -> uint32, shape (n,). Binary is rejected: see bucket_hash."""
+"""For each kind: n values of the column's Arrow type -> uint32, shape (n,). Binary is rejected: see
+bucket_hash."""

@@ -1,9 +1,9 @@
 """Hive types, the Arrow and Spark types that hold their values, and errors of value conversions. Pure.
 
-To add a type, add a row to :data:`PRIMITIVES`. A type of a new family also needs what is done with its
-values: CONTRIBUTING lists the modules, and tests/unit/format/test_every_type.py finds one that lacks it.
+To add a type, add a row to :data:`PRIMITIVES`. A type of a new family also needs code for its values:
+CONTRIBUTING lists the modules, and tests/unit/format/test_every_type.py finds a module that lacks it.
 
-Keys that occur twice in a map are found for whole arrays. Errors of conversions do not name the place of a
+Keys that occur twice in a map are found for whole arrays. Conversion errors do not contain the location of a
 value: their callers add the table, the column and the row.
 """
 
@@ -46,7 +46,7 @@ __all__ = [
 
 
 class TypeFamily(enum.Enum):
-    """Types whose values are handled alike."""
+    """Types whose values are handled in the same way."""
 
     BOOLEAN = "boolean"
     INTEGER = "integer"
@@ -202,7 +202,7 @@ class HiveType:
 def parse_hive_type(text: str) -> HiveType:
     """Parse a Hive type.
 
-    This accepts what the metastore returns and what users type: type names in any case, blanks, and
+    This accepts the forms that the metastore returns and that users type: type names in any case, blanks, and
     ``decimal`` without numbers (then 10,0). Field names keep their case.
 
     Raises:
@@ -335,7 +335,7 @@ class _Parser:
             self.take(",")
         self.take(">")
         if len({name.lower() for name in names}) < len(names):
-            raise self.refusal("a struct has duplicate field names (case does not count)")
+            raise self.refusal("a struct has duplicate field names (case is ignored)")
         return HiveType("struct", children=tuple(children), field_names=tuple(names))
 
     def field_name(self) -> str:

@@ -23,8 +23,9 @@ uniontype          ``[tag, value]``, tag = position of the
                    alternative
 =================  ============================================  ==========================================
 
-A cell of a CSV file has the same content: a string without quotes, any other value as JSON. Files of changes,
-exports, samples and keys in messages, and the input of ``hive-mutate bucket`` have these forms.
+A cell of a CSV file has the same content: a string without quotes, any other value as JSON. These forms are
+used in files of changes, exports, samples and keys in messages, and in the input of
+``hive-mutate bucket``.
 
 Values that other programs wrote are also read. An invalid value never becomes NULL.
 """
@@ -195,7 +196,8 @@ TextReader = Callable[[pa.Array, HiveType], pa.Array]
 class JsonMisfitError(Exception):
     """Raised when a value is not of its column's type. ``row`` is its number among the values.
 
-    ``reason`` contains the string and says why it is invalid. For a value of another JSON type, it is empty.
+    ``reason`` contains the string and the reason why it is invalid. For a value of another JSON type, it is
+    empty.
     """
 
     def __init__(self, row: int, reason: str = "") -> None:
@@ -205,7 +207,7 @@ class JsonMisfitError(Exception):
 
 
 class _Words(str):
-    """A number that JSON does not have: NaN or Infinity without quotes."""
+    """A number that JSON does not support: NaN or Infinity without quotes."""
 
 
 class _MinusZero(int):
@@ -219,7 +221,8 @@ def decode_json(text: str) -> Any:
     """Parse JSON into values for :func:`from_json`, which keep all their digits.
 
     Raises:
-        ValueError: If the string is not JSON, contains half of a character, or has a name twice in an object.
+        ValueError: If the string is not JSON, contains half of a surrogate pair, or has a name twice in an
+            object.
         RecursionError: If it is nested very deeply.
     """
     found = _DECODER.decode(text)
@@ -229,7 +232,7 @@ def decode_json(text: str) -> Any:
 
 
 _HALF_CHARACTER = re.compile(r"\\u[dD][89a-fA-F]")
-"""Half of a character, which is valid only with its other half. Python also accepts it alone."""
+"""Half of a surrogate pair, which is valid only with its other half. Python also accepts it alone."""
 
 
 def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -261,7 +264,7 @@ def from_json(values: Sequence[Any], hive_type: HiveType, of_texts: TextReader =
     Args:
         values: n values of :func:`decode_json`. Null is None.
         hive_type: the column's type.
-        of_texts: function that makes the values of scalar types. By default, they are those of
+        of_texts: function that creates the values of scalar types. By default, they are those of
             ``arrow_type(hive_type, timestamp_unit="us")``.
 
     Returns:

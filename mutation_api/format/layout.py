@@ -1,7 +1,7 @@
-"""Names of directories and files of a table, and what differs between Hive's releases. Pure.
+"""Names of directories and files of a table, and the differences between Hive's releases. Pure.
 
-:class:`AcidVersion` has the differences between the table formats of the releases. No other module knows
-them.
+:class:`AcidVersion` contains the differences between the table formats of the releases. No other module
+depends on them.
 
 Every Hive release reads ``base_N`` (N may be negative), ``delta_X_Y[_SSSS]`` and ``delete_delta_X_Y[_SSSS]``.
 Hive 4 adds ``_vM`` to the result of a compaction in transaction M, and ``_A`` (the attempt) to
@@ -50,8 +50,7 @@ class FileCalendar(enum.Enum):
     """The calendar of dates and timestamps before 1582-10-15 in a file that Hive reads correctly.
 
     HYBRID: Julian before that day. PROLEPTIC: Gregorian throughout. MARKED_PROLEPTIC: Gregorian throughout,
-        and
-    the ORC footer says so. Without the mark, Hive 4 assumes that a file is hybrid.
+        and the ORC footer states this. Without the mark, Hive 4 assumes that a file is hybrid.
     """
 
     HYBRID = "hybrid"
@@ -158,7 +157,7 @@ class AcidVersion(enum.Enum):
 
     @property
     def keeps_misplaced_rows(self) -> bool:
-        """True if rows may be in another bucket than their hash says.
+        """True if rows may be in another bucket than the one of their hash.
 
         Hive 3.1 writes some; updates leave them.
         """

@@ -39,7 +39,8 @@ __all__ = [
 
 _PACKED_BITS = 63
 _MAX_GROUPS = 64
-"""If deletes have more pairs (originalTransaction, bucket), they are searched for by packed keys."""
+"""Maximum number of pairs (originalTransaction, bucket) of deletes. If there are more, deletes are searched
+for by packed keys."""
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,9 @@ def find_disorder(keys: EventKeys) -> int | None:
 
 
 def merge_legacy(keys: EventKeys, valid: ValidIdList) -> NDArray[np.int64]:
-    """Return the rows that remain after all their events, in v1 legacy. A row's newest visible event decides.
+    """Return the rows that remain after all their events, in v1 legacy.
+
+    The newest visible event of a row determines the result.
 
     Args:
         keys: all events of every row that they mention: sorted pieces one after the other, in any order.
@@ -248,7 +251,7 @@ def _equal_range(array: NDArray[np.integer], value: int, start: int, stop: int) 
 def _is_plainly_in_order(keys: EventKeys) -> bool:
     """Return True if keys ascend strictly within one bucket property.
 
-    This is so in most files and is cheap to check.
+    This is the case in most files and is cheap to check.
     """
     txns, row_ids = keys.original_txn, keys.row_id
     if not (txns[1:] >= txns[:-1]).all() or not (keys.bucket == keys.bucket[0]).all():

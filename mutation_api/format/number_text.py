@@ -137,7 +137,8 @@ def exact_decimal(text: str | int | Decimal) -> Decimal:
         text: a number, or a string such as ``-12.50`` or ``1.25E+1``.
 
     Raises:
-        ValueError: If it is not a finite number, or has a digit too far from the point for any column.
+        ValueError: If it is not a finite number, or has a digit that is too far from the point for any
+            column.
     """
     if isinstance(text, str) and not is_number_text(text):
         raise ValueError(f"{text} is not a number")

@@ -54,7 +54,7 @@ def plain_array(array: pa.Array | pa.ChunkedArray, metadata: Mapping[bytes, byte
     extension type ``arrow.json``               its string
     extension type ``arrow.uuid``               string, ``f81d4fae-7dec-11d0-a765-00a0c91e6bf6``
     extension type ``arrow.bool8``              bool
-    any other extension type                    refused: its storage is not its value
+    any other extension type                    refused: its storage does not represent its value
     ==========================================  =====================================
 
     Args:
@@ -97,7 +97,7 @@ def refused_type(shown: str, reason: str) -> pa.DataType:
 
 
 def refusal(arrow: pa.DataType) -> tuple[str, str] | None:
-    """Return the arguments of :func:`refused_type`. If it did not make the type, return None."""
+    """Return the arguments of :func:`refused_type`. Return None if the type is not one of its results."""
     is_refused = isinstance(arrow, pa.OpaqueType) and arrow.vendor_name.startswith(_REFUSED)
     return (arrow.type_name, arrow.vendor_name.removeprefix(_REFUSED)) if is_refused else None
 
@@ -248,7 +248,10 @@ def struct_fields(array: pa.Array) -> list[pa.Array]:
 
 
 def _list_mask(array: pa.Array) -> NDArray[np.bool_] | None:
-    """Return a mask of n + 1 offsets, which is true for those of null lists. None if no list is null."""
+    """Return a mask of n + 1 offsets, which is true for those of null lists.
+
+    The result is None if no list is null.
+    """
     if not array.null_count:
         return None
     return np.append(array.is_null().to_numpy(zero_copy_only=False), False)
@@ -273,7 +276,8 @@ def offsets_of_lists(lists: Sequence[Sequence[object] | None]) -> pa.Array:
 
 
 Inner = Callable[[list[Any], list[int]], pa.Array]
-"""A function that makes an array of values inside others. It gets them and the row of each outer value."""
+"""A function that creates an array of nested values. Its arguments are the values and the row of each outer
+value."""
 
 
 def array_of_lists(lists: Sequence[Sequence[Any] | None], elements: Inner) -> pa.ListArray:

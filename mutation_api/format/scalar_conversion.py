@@ -35,7 +35,7 @@ __all__ = [
 
 MIN_DAYS = -719162
 MAX_DAYS = 2932896
-"""0001-01-01 and 9999-12-31 in days since 1970-01-01. Beyond them, Hive releases disagree."""
+"""0001-01-01 and 9999-12-31 in days since 1970-01-01. Outside this range, Hive releases disagree."""
 
 CAST_FIRST = "cast them first"
 """The end of the reason why a type does not fit, if there is no more specific advice."""
@@ -92,15 +92,15 @@ def _whole_floats(array: pa.Array, hive_type: HiveType) -> pa.Array:
 
 
 def _refuse_rounded(values: NDArray[np.floating], array: pa.Array) -> None:
-    """Raise an error for floats that may be several integers.
+    """Raise an error for floats that may stand for several integers.
 
-    Beside a NULL, pandas converts integers to doubles.
+    If there is a NULL, pandas converts integers to doubles.
     """
     bits = _WHOLE_BITS[str(array.type)]
     _refuse(
         np.abs(values) >= 2.0**bits,
         array,
-        f"may be another number, rounded: a {array.type} represents integers exactly only below 2**{bits}; "
+        f"may be a rounded number: a {array.type} represents integers exactly only below 2**{bits}; "
         "pass integers or decimals (pandas: Int64 or ArrowDtype, which to_pandas() of a scan returns)",
     )
 
@@ -264,7 +264,7 @@ def _to_date(array: pa.Array, hive_type: HiveType, _unit: str) -> pa.Array:
 
 def _whole_days(array: pa.Array, units_per_day: int) -> NDArray[np.int64]:
     days, rest = np.divmod(_numbers(array.view(pa.int64())), units_per_day)
-    _refuse(rest != 0, array, "is not at midnight, so it is more than a date")
+    _refuse(rest != 0, array, "is not at midnight; a date would lose its time")
     return days
 
 

@@ -106,7 +106,9 @@ def proleptic_from_hybrid_days(days: NDArray[_Days]) -> NDArray[_Days]:
 
 
 def hybrid_from_proleptic_timestamps(values: NDArray[np.int64], unit: str) -> NDArray[np.int64]:
-    """Return the timestamps that Hive 2.3 stores for proleptic ones. The day changes, the time of day stays.
+    """Return the timestamps that Hive 2.3 stores for proleptic ones.
+
+    The day number changes; the time of day does not.
 
     Args:
         values: int64, shape (n,), units since 1970-01-01 00:00:00.
@@ -215,7 +217,7 @@ def instants_of_wall_clocks(
         clock = np.datetime64(int(seconds[row]), "s")
         raise RecordValueError(
             f"row {row}: timestamp {clock}: in time zone {time_zone}, the bucket of a timestamp outside "
-            f"{_FIRST_YEAR}-{_END_YEAR - 1} depends on the Java release; the first row of the batch is row 0"
+            f"{_FIRST_YEAR}-{_END_YEAR - 1} depends on the Java release; rows of the batch are counted from 0"
         )
     indices = np.searchsorted(zone.since, seconds, "right") - 1
     instants: NDArray[np.int64] = seconds - zone.offsets[np.maximum(indices, 0)]

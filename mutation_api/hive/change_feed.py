@@ -1,13 +1,13 @@
 """ChangeFeed: the changes of tables since a position, transaction by transaction.
 
 A position is the list of ids that a consumer has seen of each table, never a number: an id below the highest
-one may commit later. New is what is visible now and was not visible then. Ids of several tables belong to one
-transaction if the metastore still knows it. Transactions come in an order that keeps the ids of each table
-ascending: a transaction that changes rows of another one has a greater id in their table.
+one may commit later. A change is new if it is visible now and was not visible then. Ids of several tables
+form one transaction if the metastore still knows it. Transactions are returned in an order in which the ids
+of each table ascend: a transaction that changes rows of another one has a greater id in their table.
 
-A position is usable as long as the files have all events after it. A base that a compaction or an overwrite
-wrote above it has lost deletes, so the feed refuses to begin there. But if an earlier feed left a hold, the
-files that the base replaced are all there, and are read.
+A position is usable as long as the files contain all events after it. A newer base, written by a compaction
+or an overwrite, lacks deletes, so the feed refuses to begin at such a position. But if an earlier feed left a
+hold, the files that the base replaced still exist, and are read.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ from mutation_api.write.local_plan import LocalOptions
 __all__ = ["ChangeFeed", "ChangedTable", "ChangedTransaction"]
 
 BYTES_PER_EVENT = 1024
-"""The memory that is expected for a row of a window."""
+"""The estimated memory for a row of a window."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,8 @@ class ChangedTransaction:
         txn_id: the transaction. If None, the metastore no longer knows it, or there are several.
         tables: the changes by ``database.table``.
         position: the position after it.
-        is_snapshot: True if these are all rows of the tables, with which a feed since the beginning begins.
+        is_snapshot: True if these are all rows of the tables, which a feed with ``since="beginning"`` returns
+            first.
     """
 
     txn_id: int | None
@@ -120,8 +121,8 @@ class ChangeFeed(ClosedAtEnd, NotPickled):
         images: see ``Hive.changes``.
         local: memory and threads.
         consumer: the consumer whose position is read and moved. If None, ``since`` is the position.
-        holds: the holds of earlier feeds, to which one of this feed is added.
-        hold: how long it lasts at most. If None, there is none.
+        holds: the holds of earlier feeds, to which this feed adds its own.
+        hold: the maximum duration of this feed's hold. If None, there is none.
     """
 
     WHAT = "a change feed"
@@ -185,7 +186,7 @@ class ChangeFeed(ClosedAtEnd, NotPickled):
 
         Args:
             transaction: an open transaction that writes :attr:`watermark_table` besides the consumer's own
-                tables; the position moves with its commit. If None, the position moves at once.
+                tables; the position moves with its commit. If None, the position moves immediately.
 
         Raises:
             TransactionStateError: If the feed has no consumer.
@@ -196,7 +197,9 @@ class ChangeFeed(ClosedAtEnd, NotPickled):
 
     def _of_consumer(self) -> Consumer:
         if self._consumer is None:
-            raise TransactionStateError("the feed has no consumer: keep its position, or pass consumer=")
+            raise TransactionStateError(
+                "the feed has no consumer: store its position yourself, or pass consumer="
+            )
         return self._consumer
 
     def open(self) -> ChangeFeed:
@@ -204,8 +207,8 @@ class ChangeFeed(ClosedAtEnd, NotPickled):
 
         Raises:
             ConfigurationError: If ``since`` is not a position of these tables, or a column does not exist.
-            DirectoryStateError: If a compaction or an overwrite has removed changes since then, or would
-                have if there were no hold, which does not protect a partition of the table.
+            DirectoryStateError: If a compaction or an overwrite has removed changes since then. Also if the
+                changes depend on a hold that does not protect a partition of the table.
             Other errors: See ``Hive.snapshot``.
         """
         if self._closed:
@@ -304,7 +307,7 @@ class ChangeFeed(ClosedAtEnd, NotPickled):
     def _together(
         self, readers: Mapping[str, Sequence[SplitChanges]], counts: Mapping[str, Counter[int]]
     ) -> Iterator[ChangedTransaction]:
-        """Yield all changes at once, without rows that came and went."""
+        """Yield all changes together, without rows that were both inserted and deleted."""
         tables = {}
         for name, of_table in readers.items():
             if found := list(self._read(of_table, list(counts[name]), self._before[name])):
@@ -369,7 +372,7 @@ class ChangeFeed(ClosedAtEnd, NotPickled):
     def _read(
         self, readers: Sequence[SplitChanges], ids: Sequence[int], before: ValidIdList
     ) -> Iterator[RowChanges]:
-        """Yield the changes of some ids; ``before`` is what was visible before all of them."""
+        """Yield the changes of some ids; ``before``: the ids that were visible before all of them."""
 
         def changes_of(reader: SplitChanges) -> list[RowChanges]:
             self._check_files()
@@ -399,7 +402,7 @@ class ChangeFeed(ClosedAtEnd, NotPickled):
             self._client.close()
 
     def _leave_hold(self) -> None:
-        """Leave the new hold to the next feed, or the earlier one if that protects what was not read."""
+        """Leave a hold to the next feed: the new one, or the earlier one if that protects unread changes."""
         hold, self._hold = self._hold, None
         if hold is None:
             return

@@ -42,7 +42,7 @@ def connect(
         write_lock: ``exclusive``, or on Hive 4 ``optimistic``; see MutatorClientBuilder.write_lock.
         time_zone: time zone of Hive's own processes, needed only for tables clustered by a timestamp column.
         lock_failure_listener: called when a running transaction is lost. Without it, the next step of the
-            transaction raises the loss, at the latest its commit.
+            transaction raises the error, at the latest its commit.
         local: memory and threads of the local engine.
 
     Raises:

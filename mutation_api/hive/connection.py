@@ -120,7 +120,7 @@ class Hive(ClosedAtEnd, NotPickled):
         insert_only: bool = False,
         options: WriterOptions | None = None,
     ) -> _T:
-        """Call a function with a transaction, commit, and return its result; after a lost race, do it again::
+        """Call a function with a transaction, commit, and return its result; repeat this after a lost race::
 
             def load(tx):
                 rows = pyarrow.dataset.dataset("changes").scanner().to_reader()
@@ -140,7 +140,7 @@ class Hive(ClosedAtEnd, NotPickled):
         Args:
             function: called with the transaction, which has begun.
             tables: the tables that it may change and read.
-            attempts: the most attempts, or Attempts with other pauses.
+            attempts: the maximum number of attempts, or Attempts with other pauses.
             read: the tables that it only reads. For this and the rest see :meth:`transaction`.
             create_partitions: True to create missing partitions.
             insert_only: True if the function only appends.
@@ -149,8 +149,8 @@ class Hive(ClosedAtEnd, NotPickled):
         Raises:
             ConfigurationError: If an argument is invalid.
             TransactionStateError: If the function lost another race after it had committed by itself.
-            Other errors: Those of the function and of the transaction; from the second attempt on, a note has
-                the number of attempts. Only a lost race is repeated, and never CommitOutcomeUnknownError.
+            Other errors: Those of the function and of the transaction; from the second attempt on, with a
+                note of the number of attempts. Only a lost race is repeated, never CommitOutcomeUnknownError.
         """
         check_function(function)
         begin = functools.partial(self.transaction, *tables, read=read, create_partitions=create_partitions)
@@ -163,8 +163,8 @@ class Hive(ClosedAtEnd, NotPickled):
                     if not tx.closed or tx.summary.state == TransactionState.ABORTED.value:
                         raise
                     raise TransactionStateError(
-                        f"transaction {tx.txn_id}: the function of run() committed it and then lost another "
-                        "race, so it is not called again. Let run() commit, or use hive.transaction()"
+                        f"transaction {tx.txn_id}: the function passed to run() committed it and then lost "
+                        "a race, so it is not called again. Let run() commit, or use hive.transaction()"
                     ) from error
 
         return Attempts.of(attempts).run(f"transaction on {', '.join((*tables, *read))}", attempt)
@@ -223,18 +223,18 @@ class Hive(ClosedAtEnd, NotPickled):
         Args:
             tables: ``database.table``, at least one.
             since: the ``position`` of an earlier feed of these tables, or a moment with a time zone.
-                ``"beginning"`` returns the rows as they are, as inserts. ``"now"`` only gives a position.
+                ``"beginning"`` returns the rows as they are, as inserts. ``"now"`` returns only a position.
             consumer: the name of a consumer, whose position ``ChangeFeed.commit`` moves. ``since`` is then
-                only where its first feed begins.
+                used only by its first feed.
             on: key columns that make a delete and an insert ``update_before`` and ``update_after``: names, or
                 names by table.
-            net: True for all changes at once, without rows that were inserted and deleted since.
+            net: True for all changes together, without rows that were inserted and deleted since.
             columns: names of data and partition columns. If None, all.
             images: ``"keys"`` to read only the columns of ``on`` of rows as they were before a delete or an
-                update. Their other data columns are NULL. This is much faster for scattered changes.
+                update. Other data columns are NULL. This is much faster for scattered changes.
             watermark_table: the table of consumers' positions, ``database.table``; created if it does not
                 exist. If None, ``mutation_watermarks`` in the database of the tables.
-            hold: how long Hive's cleaner must keep the files for the next feed of these tables, in seconds.
+            hold: the seconds for which Hive's cleaner must keep the files for the next feed of the tables.
 
         Raises MutationError: See :meth:`transaction` and ``ChangeFeed.open``.
         """
@@ -292,7 +292,7 @@ class Hive(ClosedAtEnd, NotPickled):
             ConfigurationError: If the table exists, its database does not, or an argument is invalid.
             RecordLayoutError: If Hive has no type for a column, or a partition column is not in the schema.
             TableNotMutableError: If this server's Hive does not support such a table.
-            ConnectionFailedError, TransactionError: If the server could not be asked.
+            ConnectionFailedError, TransactionError: If the server could not be queried.
             TransactionStateError: If the connection is closed.
         """
         self._check_open()
@@ -318,8 +318,8 @@ class Hive(ClosedAtEnd, NotPickled):
 
         Raises:
             TableNotFoundError: If it does not exist.
-            TableNotMutableError: If this library cannot read it; the message names the broken rule.
-            ConnectionFailedError, TransactionError: If the server could not be asked.
+            TableNotMutableError: If this library cannot read it; the message names the violated rule.
+            ConnectionFailedError, TransactionError: If the server could not be queried.
             TransactionStateError: If the connection is closed.
         """
         self._check_open()
@@ -337,7 +337,7 @@ class Hive(ClosedAtEnd, NotPickled):
 
         Raises:
             ConfigurationError: If the database does not exist.
-            ConnectionFailedError, TransactionError: If the server could not be asked.
+            ConnectionFailedError, TransactionError: If the server could not be queried.
             TransactionStateError: If the connection is closed.
         """
         self._check_open()
@@ -441,7 +441,7 @@ class Hive(ClosedAtEnd, NotPickled):
 
 
 def _schema(schema: Any) -> object:
-    """Return a schema for ``columns_of``, which does not accept those of Spark."""
+    """Return a schema in a form that ``columns_of`` accepts, which does not support Spark's schemas."""
     kind = type(schema)
     if (kind.__module__, kind.__name__) != ("pyspark.sql.types", "StructType"):
         return schema

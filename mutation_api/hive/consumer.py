@@ -1,9 +1,9 @@
 """Consumer: a named position of a change feed in the watermark table, one row for each table.
 
-A consumer moves its position in the transaction of its own writes to Hive, or in one of its own. Both check
-under the lock that nobody else has moved it since: of two runs of one consumer, the second one to move is
-refused. The row exists from the first use on, so that a consumer that ended before its first commit begins
-again at the same place.
+A consumer moves its position in the transaction of its own writes to Hive, or in a separate one. Both check
+under the lock that no other run has moved it since: if two runs of one consumer move it, the second one is
+refused. The row exists from the first use on, so that a consumer that ended before its first commit starts
+again at the same position.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Consumer:
         self._moved: Mapping[str, str] = {}
 
     def position(self, since: str | datetime | None) -> str | datetime:
-        """Return the position; keep ``since`` as the position of a consumer that has none yet.
+        """Return the position; store ``since`` as the position of a consumer that has none yet.
 
         Raises:
             ConfigurationError: If there is no position and no ``since``, or a position of only some tables.
@@ -95,7 +95,7 @@ class Consumer:
         return not self._known
 
     def move(self, position: str, transaction: HiveTransaction | None = None) -> None:
-        """Move the position, in a transaction that writes the watermark table, or in one of its own.
+        """Move the position, in a transaction that writes the watermark table, or in a separate one.
 
         Raises:
             SourcePositionError: If another run has moved the position. Nothing was moved.
@@ -157,8 +157,8 @@ class Consumer:
         missing = sorted(set(self.tables) - self._known.keys())
         if missing:
             raise ConfigurationError(
-                f"consumer {self.name} has no position of table {listed(missing)}. Read new tables by a "
-                "consumer of their own"
+                f"consumer {self.name} has no position of table {listed(missing)}. Use a separate consumer "
+                "for new tables"
             )
         texts = set(self._known.values())
         if not all(text.startswith("{") for text in texts):
@@ -166,7 +166,7 @@ class Consumer:
                 return texts.pop()
             raise ConfigurationError(
                 f"consumer {self.name}: its tables {listed(sorted(self._known))} began in different feeds. "
-                "Read them by consumers of their own"
+                "Use a separate consumer for each feed"
             )
         return joined_positions(self._known.values())
 
@@ -179,7 +179,7 @@ class Consumer:
 
 
 def _highest(text: str) -> int:
-    """Return the highest id of a position, by which people see how far it is."""
+    """Return the highest id of a position, which is displayed as the progress."""
     if not text.startswith("{"):
         return 0
     ((_, ids),) = json.loads(text)["tables"].items()

@@ -28,7 +28,7 @@ def keys_by_table(on: FeedKeys | None, tables: Sequence[str], what: str) -> dict
 
     Raises:
         ConfigurationError: If ``on`` names a table that is not one of the feed.
-        RecordLayoutError: If something else than names was passed.
+        RecordLayoutError: If something other than names was passed.
     """
     names = [normal_full_name(each) for each in tables]
     if not isinstance(on, Mapping):
@@ -70,7 +70,7 @@ def parsed_keys(texts: Sequence[str]) -> FeedKeys:
         table, _, names = text.rpartition("=")
         if table.strip().lower() in keys or bool(table) != bool(texts[0].rpartition("=")[0]):
             raise ConfigurationError(
-                f"on={text!r}: give columns once for all tables (A,B), or once for each table (DB.TABLE=A,B)"
+                f"on={text!r}: pass columns once for all tables (A,B), or once for each table (DB.TABLE=A,B)"
             )
         keys[table.strip().lower()] = [name.strip() for name in names.split(",") if name.strip()]
     return keys.get("", keys)

@@ -34,7 +34,7 @@ from mutation_api.write.local_plan import LocalOptions
 __all__ = ["HiveTable", "SnapshotTable"]
 
 _WAITING_PART = 4
-"""One part in _WAITING_PART of the memory is for rows that were read ahead."""
+"""The fraction of the memory for rows that were read ahead is 1/_WAITING_PART."""
 
 
 class SnapshotTable:
@@ -121,8 +121,8 @@ class HiveTable(SnapshotTable):
     """A table of a transaction. Created by ``HiveTransaction.table``.
 
     Data is any object with Arrow's C stream or C array interface: tables, batches and readers of pyarrow,
-    DataFrames of pandas (2.2 and later) and Polars, relations of DuckDB, scans. Data is read and checked at
-    once. Columns are found by name, in any case and order.
+    DataFrames of pandas (2.2 and later) and Polars, relations of DuckDB, scans. Data is read and checked
+    immediately. Columns are found by name, in any case and order.
 
     Calls work like a sequence of statements: each sees the changes of the calls before it.
 
@@ -176,7 +176,7 @@ class HiveTable(SnapshotTable):
         dry_run: bool = False,
         verify_row_ids: bool = False,
     ) -> int | MergeReport:
-        """Give existing rows new values, by a condition or by ROW__ID::
+        """Update existing rows, by a condition or by ROW__ID::
 
             orders.update(set={"price": "price * 1.1"}, where="item = 'tea'")
 
@@ -196,7 +196,7 @@ class HiveTable(SnapshotTable):
 
         Raises:
             ConfigurationError: If both or neither of ``data`` and ``set`` are given.
-            UnsupportedLocallyError: If SQL means something that only Spark or Hive can interpret.
+            UnsupportedLocallyError: If only Spark or Hive can interpret the SQL.
             MutationError: See :meth:`append` and ``LocalMerge.execute``.
         """
         if set is None and data is not None:
@@ -241,7 +241,7 @@ class HiveTable(SnapshotTable):
 
         Raises:
             ConfigurationError: If both or neither of ``data`` and ``where`` are given.
-            UnsupportedLocallyError: If SQL means something that only Spark or Hive can interpret.
+            UnsupportedLocallyError: If only Spark or Hive can interpret the SQL.
             MutationError: See :meth:`append` and ``LocalMerge.execute``.
         """
         if where is None and data is not None:
@@ -316,7 +316,7 @@ class HiveTable(SnapshotTable):
         Raises:
             ConfigurationError: If both ``partitions`` and ``where`` are given, or a partition column does not
                 exist.
-            RecordValueError: If a new row does not belong to what is replaced.
+            RecordValueError: If a new row does not belong to the rows that are replaced.
             MutationError: See :meth:`append` and :meth:`scan`.
         """
         table = self._changes.checked_sink()
@@ -345,9 +345,9 @@ class HiveTable(SnapshotTable):
             changes: rows with the key, the sequence and the columns of a version; possibly an operation.
             key: the columns that identify a key.
             sequence: the column of the changes that orders those of a key, such as a time or a log position;
-                it becomes ``valid_from``. Further columns, which the table has too, decide ties.
+                it becomes ``valid_from``. Further columns, which the table must also have, break ties.
             dry_run: True to report what would be done, without writing.
-            **options: names of columns, and what deletes do; see
+            **options: names of columns, and the effect of deletes; see
                 :class:`~mutation_api.merge.history.HistoryOptionsDict`.
 
         Raises:
@@ -371,7 +371,7 @@ class HiveTable(SnapshotTable):
         return self._ours(changed_rows(self._transaction, self.name, self._local))
 
     def _ours(self, merge: LocalMerge) -> LocalMerge:
-        """Return a merge that sees the transaction's earlier changes, and writes a step of its own."""
+        """Return a merge that sees the transaction's earlier changes, and is written as a separate step."""
         return dataclasses.replace(
             merge, before_reading=self._changes.before_reading, write=self._changes.add_merged
         )
@@ -438,7 +438,7 @@ def _done(merge: LocalMerge, dry_run: bool) -> MergeReport:
 
 
 def _flat(where: Condition) -> Condition:
-    """Return a condition over the table's rows as a merge needs it: over the side ``target``."""
+    """Return a condition on the table's rows in the form for a merge: on the side ``target``."""
     return where if where is None or isinstance(where, str) else fields_of(where, TARGET)
 
 

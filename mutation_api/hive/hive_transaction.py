@@ -4,7 +4,7 @@ HiveTransaction: atomic changes of some tables.
 
 HiveSnapshot: a consistent view of some tables.
 
-TableHandle: one table outside of both; each change is a transaction of its own.
+TableHandle: one table outside of both; each change is a separate transaction.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from mutation_api.write.local_plan import LocalOptions
 __all__ = ["HiveSnapshot", "HiveTransaction", "TableHandle"]
 
 _COLLECTING_PART = 4
-"""One part in _COLLECTING_PART of the memory is for changes that wait for the commit."""
+"""The fraction of the memory for changes that wait for the commit is 1/_COLLECTING_PART."""
 
 
 class HiveTransaction(OfOneProcess):
@@ -78,7 +78,7 @@ class HiveTransaction(OfOneProcess):
 
     @property
     def summary(self) -> TransactionSummary:
-        """The result of the transaction; after the commit, what is visible.
+        """The result of the transaction; after the commit, the visible changes.
 
         Raises TransactionStateError before it has begun.
         """
@@ -88,9 +88,9 @@ class HiveTransaction(OfOneProcess):
         """Lock the tables and take the snapshot, as the ``with`` statement does; return the transaction.
 
         Raises:
-            TransactionStateError: If it has begun already, or is over.
+            TransactionStateError: If it has already begun or ended.
             TableNotFoundError: If a table does not exist.
-            TableNotMutableError: If a table breaks a rule; the message names both.
+            TableNotMutableError: If a table violates a rule; the message names both.
             LockNotAcquiredError: If other transactions held the lock for too long.
             ConnectionFailedError, TransactionError: If the metastore failed.
         """
@@ -122,10 +122,10 @@ class HiveTransaction(OfOneProcess):
         return HiveTable(transaction, full_name, changes, self._local, metastore)
 
     def check(self) -> None:
-        """Raise if the transaction can no longer be committed. This is cheap: no call is made.
+        """Raise an error if the transaction can no longer be committed. This is cheap: no call is made.
 
         Raises:
-            LockLostError, TransactionAbortedError: If the transaction is lost; the message says why.
+            LockLostError, TransactionAbortedError: If the transaction is lost; the message states the reason.
             TransactionStateError: If it is not open.
         """
         self._begun().check()
@@ -133,7 +133,7 @@ class HiveTransaction(OfOneProcess):
     def commit(self) -> None:
         """Write everything and commit, as the end of the ``with`` block does.
 
-        If this raises, nothing is visible. The one exception is CommitOutcomeUnknownError: the outcome is
+        If this raises, nothing is visible. The only exception is CommitOutcomeUnknownError: the outcome is
         unknown, and nothing was removed.
 
         Raises:
@@ -158,7 +158,7 @@ class HiveTransaction(OfOneProcess):
             self.close()
 
     def abort(self) -> None:
-        """Abort the transaction; nothing remains. Do nothing if it is over."""
+        """Abort the transaction, so that nothing remains. Do nothing if it has already ended."""
         self._was_ended = True
         self.close()
 
@@ -187,7 +187,7 @@ class HiveTransaction(OfOneProcess):
         """Commit, or abort if the block raised.
 
         Raises:
-            TransactionStateError: If the connection was closed meanwhile, or the block ended in a forked
+            TransactionStateError: If the connection has been closed, or the block ended in a forked
                 process.
         """
         if error is None:
@@ -211,7 +211,8 @@ class HiveTransaction(OfOneProcess):
 class HiveSnapshot(ClosedAtEnd, NotPickled):
     """The tables as they are when the block begins. Created by ``Hive.snapshot``.
 
-    Its read lock keeps Hive from removing the files. Other transactions can change the tables meanwhile.
+    Its read lock keeps Hive from removing the files. Other transactions can change the tables in the
+    meantime.
 
     Args:
         client: a client that is not connected yet; it is closed with the snapshot.
@@ -292,7 +293,7 @@ class HiveSnapshot(ClosedAtEnd, NotPickled):
 class TableHandle:
     """A table of a metastore, as it was described when the handle was made. Created by ``Hive.table``.
 
-    It holds no lock. To read rows, use ``Hive.snapshot``. Each change is a transaction of its own. For
+    It holds no lock. To read rows, use ``Hive.snapshot``. Each change is a separate transaction. For
     several changes in one, use ``Hive.transaction``.
 
     Args:
@@ -334,7 +335,7 @@ class TableHandle:
 
         Raises:
             TableNotFoundError: If the table was dropped.
-            ConnectionFailedError, TransactionError: If the server could not be asked.
+            ConnectionFailedError, TransactionError: If the server could not be queried.
             OSError: If a directory cannot be listed.
         """
         return table_history(self._metastore, self.name)
@@ -344,7 +345,7 @@ class TableHandle:
 
         Args:
             threads: the number of files to examine at a time. If None, one per processor.
-            progress: called now and then, from any thread.
+            progress: called periodically, from any thread.
 
         Raises:
             TableNotFoundError: If the table was dropped.
@@ -354,7 +355,7 @@ class TableHandle:
         return verify_table(self._metastore, self.name, threads=threads, progress=progress)
 
     def append(self, data: object, *, create_partitions: bool = False, schema: SchemaMode = "exact") -> int:
-        """Add rows in a transaction of its own; see ``HiveTable.append``.
+        """Add rows in a separate transaction; see ``HiveTable.append``.
 
         Args:
             data: the rows.
@@ -367,12 +368,12 @@ class TableHandle:
             return tx.table(self.name).append(data)
 
     def delete(self, *, where: pc.Expression | str, dry_run: bool = False) -> MergeReport:
-        """Delete rows by a condition in a transaction of its own; see ``HiveTable.delete``."""
+        """Delete rows by a condition in a separate transaction; see ``HiveTable.delete``."""
         with self._transaction(self.name) as tx:
             return tx.table(self.name).delete(where=where, dry_run=dry_run)
 
     def update(self, *, set: Values, where: Condition = None, dry_run: bool = False) -> MergeReport:
-        """Update rows by a condition in a transaction of its own; see ``HiveTable.update``."""
+        """Update rows by a condition in a separate transaction; see ``HiveTable.update``."""
         with self._transaction(self.name) as tx:
             return tx.table(self.name).update(set=set, where=where, dry_run=dry_run)
 
@@ -385,7 +386,7 @@ class TableHandle:
         dry_run: bool = False,
         schema: SchemaMode = "exact",
     ) -> MergeReport:
-        """Update or insert rows in a transaction of its own; see ``HiveTable.upsert`` and :meth:`append`."""
+        """Update or insert rows in a separate transaction; see ``HiveTable.upsert`` and :meth:`append`."""
         data = self._with_columns(data, schema, dry_run=dry_run)
         with self._transaction(self.name, create_partitions=create_partitions) as tx:
             return tx.table(self.name).upsert(data, on, dry_run=dry_run)
@@ -399,7 +400,7 @@ class TableHandle:
         create_partitions: bool = False,
         dry_run: bool = False,
     ) -> OverwriteReport:
-        """Replace rows in a transaction of its own; see ``HiveTable.overwrite``."""
+        """Replace rows in a separate transaction; see ``HiveTable.overwrite``."""
         with self._transaction(self.name, create_partitions=create_partitions) as tx:
             return tx.table(self.name).overwrite(data, partitions=partitions, where=where, dry_run=dry_run)
 
@@ -413,12 +414,12 @@ class TableHandle:
         dry_run: bool = False,
         **options: Unpack[HistoryOptionsDict],
     ) -> HistoryReport:
-        """Add changes to a history in a transaction of its own; see ``HiveTable.track``."""
+        """Add changes to a history in a separate transaction; see ``HiveTable.track``."""
         with self._transaction(self.name, create_partitions=create_partitions) as tx:
             return tx.table(self.name).track(changes, key, sequence, dry_run=dry_run, **options)
 
     def truncate(self, *, dry_run: bool = False) -> MergeReport:
-        """Delete all rows in a transaction of its own; see ``HiveTable.truncate``."""
+        """Delete all rows in a separate transaction; see ``HiveTable.truncate``."""
         with self._transaction(self.name) as tx:
             return tx.table(self.name).truncate(dry_run=dry_run)
 

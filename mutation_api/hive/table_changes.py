@@ -1,8 +1,8 @@
 """TableChanges: the changes of one table in a transaction, written step by step.
 
 Appends, updates and deletes are collected and written together: their result is the same as for a sequence
-of statements. Whatever reads the table within the transaction (a scan, a merge) first writes what was
-collected, as a step of its own, and so sees it. Files of Hive 2 cannot express a second step, so there a
+of statements. A read of the table within the transaction (a scan, a merge) first writes the collected
+changes, as a separate step, and therefore sees them. Files of Hive 2 cannot express a second step, so there a
 read after a change is refused, and everything is written as one change set at the end.
 """
 
@@ -199,7 +199,7 @@ class TableChanges:
         return OverwriteReport(self._name, deleted, inserted, touched, is_base, dry_run)
 
     def before_reading(self) -> None:
-        """Write what was collected, so that a read sees it.
+        """Write the collected changes, so that a read sees them.
 
         Raises:
             TransactionStateError: If there are changes that a read cannot see on Hive 2.
@@ -233,7 +233,7 @@ class TableChanges:
         return table
 
     def expect(self, merge: LocalMerge) -> None:
-        """Refuse to write until the merge has been executed or tried."""
+        """Refuse to write until the merge has been executed or dry-run."""
         self._merges.append(merge)
 
     def check_merges(self) -> None:
@@ -245,7 +245,7 @@ class TableChanges:
             )
 
     def write(self) -> None:
-        """Write what was collected as one change set.
+        """Write the collected changes as one change set.
 
         Raises:
             MutationError: See :func:`~mutation_api.write.apply.apply_arrow`.
@@ -269,7 +269,7 @@ class TableChanges:
         self._merges = []
 
     def _settle(self) -> None:
-        """Write the deletes of an overwrite, before which nothing was collected."""
+        """Write the deletes of an overwrite. No changes were collected before it."""
         self._transaction.settle(self._name)
         if not len(self._changes):
             self._begin_step()

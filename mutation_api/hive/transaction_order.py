@@ -60,5 +60,5 @@ def in_order(
 
 
 def _rank(group: _Group) -> tuple[tuple[bool, int, str], _Group]:
-    """Return a key by which forgotten transactions, which are older, come first."""
+    """Return a sort key that puts forgotten transactions first, because they are older."""
     return (not group[0], group[1], group[0]), group

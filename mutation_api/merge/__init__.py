@@ -1,1 +1,1 @@
-"""Merge, diff and files of changes: from what should be true of rows to operations on ROW__IDs."""
+"""Merge, diff and files of changes, which turn a desired state of rows into operations on ROW__IDs."""

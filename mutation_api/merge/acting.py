@@ -56,11 +56,12 @@ Columns = Mapping[str, pa.Array]
 
 @dataclass(frozen=True)
 class ClauseRule:
-    """The parts of a clause that decide what happens to a row: no expressions, so tasks can have it.
+    """The parts of a clause that determine the outcome of a row. There are no expressions, so it can be sent
+    to tasks.
 
     Attributes:
         match: the kind of rows to which it applies.
-        action: what it does with them.
+        action: its effect on them.
         assigned: the columns to which it assigns values.
         defaults: values of columns that the source lacks.
     """
@@ -300,8 +301,8 @@ def _key_text(rules: RowRules, row: Candidates) -> str:
 def altered_keys(table_name: str, keys: Sequence[str], each: Acting) -> Iterator[str]:
     """Yield JSON strings of keys that would be stored as different keys (rounded, cut), once per row.
 
-    They hold the column and its value before and after. Such a key was matched unconverted, and its stored
-    form may be the key of an existing row.
+    They hold the column and its value before and after. Such a key was matched before its conversion, and its
+    stored form may be the key of an existing row.
     """
     is_told = np.zeros(len(each.rows), np.bool_)
     for key in sorted({*keys} & each.given.keys()):

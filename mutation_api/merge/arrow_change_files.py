@@ -2,9 +2,9 @@
 
 Change sets, for example those of ``local_diff``, are saved in the layout of :mod:`.row_files`: the operation,
 ROW__ID (a struct; in CSV one column per field) and the table's columns. ``hive-mutate apply`` reads them.
-Both engines read back every value exactly. A value for which the format makes this impossible raises
-UnsupportedLocallyError. In ORC files, timestamps without time zone are written as Spark writes them, as
-numbers with an attribute, since Spark reads ORC timestamps in the time zone of its JVM.
+Both engines read back every value exactly. If the format makes this impossible for a value,
+UnsupportedLocallyError is raised. In ORC files, timestamps without time zone are written as Spark writes
+them, as numbers with an attribute, since Spark reads ORC timestamps in the time zone of its JVM.
 
 Rows are read with the types of a table, by the rules of :mod:`mutation_api.merge.row_files` for CSV, JSON,
 ORC and Parquet. A value that is not valid for its column's type is refused and never becomes NULL; the
@@ -172,7 +172,8 @@ class ArrowFiles:
     Attributes:
         columns: the columns that the files may have.
         memory_bytes: limit for the rows of JSON, ORC and Parquet files. Each ORC or Parquet file is read as a
-            whole. All JSON rows are read together, since only all of them show which columns there are.
+            whole. All JSON rows are read together, because the columns are known only when all of them have
+            been read.
     """
 
     columns: RowColumns

@@ -7,7 +7,7 @@ expressions.
 keyword arguments and pass them on together; :class:`MergeOptions` checks them. Keys to insert that the table
 would store as different keys (rounded, cut, or padded) are errors.
 
-:class:`MergeRules` are a merge described as people type it, by conditions in which columns need no side. Each
+:class:`MergeRules` describe a merge by conditions in which columns need no side, as users type them. Each
 engine parses the strings in its own way (:class:`RuleConditions`). This module makes the clauses.
 """
 
@@ -111,7 +111,7 @@ class Action(enum.Enum):
 
     @property
     def replaces_row(self) -> bool:
-        """True if it writes the table's row with other values, or keeps it if there are none."""
+        """True if the table's row remains, with its new values if it has any."""
         return self.writes_row and self.removes_row
 
 
@@ -172,9 +172,9 @@ def padded_key_error(table_name: str, column: str, key: str) -> RecordValueError
     on them.
     """
     return RecordValueError(
-        f"table {table_name}: key column {column!r} is a char, and chars are read without trailing blanks: "
-        f"the source key {key!r} can equal none of them. Nothing was written. Trim the blanks in the source "
-        "(Spark: rtrim; Arrow: utf8_rtrim) so that the keys match"
+        f"table {table_name}: key column {column!r} is of type char, whose values are read without trailing "
+        f"blanks: the source key {key!r} cannot match any of them. Nothing was written. Trim the blanks in "
+        "the source (Spark: rtrim; Arrow: utf8_rtrim) so that the keys match"
     )
 
 
@@ -194,7 +194,7 @@ DUPLICATES_SHOWN_DEFAULT = 5
 
 @dataclass(frozen=True)
 class FirstBy:
-    """An order of source rows: if several would act on one row, only the first of them does."""
+    """An order of source rows: if several would change the same row, only the first of them is used."""
 
     columns: tuple[Any, ...]
 
@@ -227,9 +227,9 @@ class MergeOptionsDict(TypedDict, total=False):
     """True if NULL keys equal NULL keys, which in SQL they do not. Only for key columns."""
     on_duplicate: Literal["error"] | FirstBy
     """The rule for several source rows that would act on one row or insert one key: ``"error"``, or an order
-    such as ``first_by("updated")``; without Spark also ``first_by(("updated", "descending"))``. Rows for
-    which no clause holds do not count. Repeated matches do not count if the only clause for matched rows is
-    an unconditional delete."""
+    such as ``first_by("updated")``; without Spark also ``first_by(("updated", "descending"))``. Rows to which
+    no clause applies do not count. Repeated matches do not count if the only clause for matched rows is an
+    unconditional delete."""
     missing_columns: Literal["null", "error"]
     """The rule for columns that the source lacks in ``updateAll``, ``insertAll`` and ``…_all``: ``"null"``
     inserts NULL and leaves the columns unchanged on update; ``"error"`` refuses the merge."""
@@ -313,7 +313,7 @@ _ORDER = re.compile(
 
 @dataclass(frozen=True)
 class MergeRules:
-    """Rules for what happens to rows. Conditions are SQL; None always holds.
+    """The rules of a merge. Conditions are SQL; None is always true.
 
     By default, matched rows are updated and the other source rows are inserted. A column without
     ``source.`` or ``target.`` is taken from the source if the source has it. In ``delete_missing_when`` it is
@@ -419,7 +419,10 @@ def _read(read: Callable[[str], E], text: str | None) -> E | None:
 
 
 def _inserted(rules: MergeRules, conditions: RuleConditions[E]) -> E | None:
-    """Return which unmatched source rows are inserted. Rows for which ``delete_when`` holds are not."""
+    """Return the condition for unmatched source rows that are inserted.
+
+    Rows for which ``delete_when`` holds are not inserted.
+    """
     wanted = _read(conditions.of_source, rules.insert_when)
     if rules.delete_when is None:
         return wanted

@@ -1,8 +1,8 @@
 """CSV files with a header, read as Arrow batches of a table's types, with exact checks that pyarrow lacks.
 
 pyarrow is fast and lenient: it continues a field after its closing quote, and ends rows at a CR. Spark's
-reader and other programs do not. Input that they might read differently is refused here, before pyarrow gets
-it, so that all of them read the rest alike.
+reader and other programs do not. Input that they might read differently is refused before it is passed to
+pyarrow, so that all of them read the rest in the same way.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _FIELD_BORDERS = np.frombuffer(b",\r\n", np.uint8)
 
 
 class StrictCsv(io.RawIOBase):
-    """A stream that passes on the bytes of another stream, without a byte order mark.
+    """A stream that returns the bytes of another stream, without a byte order mark.
 
     Args:
         source: the other stream.
@@ -297,7 +297,7 @@ class CsvFile:
         )
 
     def _lines(self, wanted: Mapping[int, tuple[str | None, ...]]) -> dict[int, int]:
-        """Return the line numbers of rows; empty if that would take long or the file has changed."""
+        """Return the line numbers of rows; empty if this would take too long or if the file has changed."""
         if max(wanted) >= _COUNTED_ROWS:
             return {}
         found = {}

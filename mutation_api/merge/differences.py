@@ -48,7 +48,7 @@ class SourceKeys:
 
     Attributes:
         rows: the key columns in the table's types, with a row per source row.
-        lost: mask of source rows with a value that equals no value of its column. They match nothing.
+        lost: mask of source rows with a value that its column cannot contain. They match no row.
         null_safe: True if NULL equals NULL.
     """
 
@@ -58,7 +58,7 @@ class SourceKeys:
 
     @cached_property
     def distinct(self) -> pa.Table:
-        """The distinct keys that may match; none if there are no key columns."""
+        """The distinct keys that may match; empty if there are no key columns."""
         if not self.rows.num_columns:
             return pa.table({})
         rows = self._filter.keys
@@ -95,7 +95,7 @@ class SourceKeys:
 
     @cached_property
     def _codes(self) -> tuple[Indices, Indices]:
-        """The source rows that may match, and the number of each row's key."""
+        """The source rows that may match, and a code for the key of each."""
         positions, codes = self._filter.encode(self.rows.columns)
         if self.lost.any():
             kept = ~self.lost[positions]
@@ -163,8 +163,8 @@ def not_unique(
         table: the table.
         key: names of the key columns.
         state: OLD_STATE or NEW_STATE.
-        doubled: JSON strings of such keys with the number of their rows. If there are more keys than are
-            shown, one more.
+        doubled: JSON strings of such keys with the number of their rows. If there are more keys than the
+            message shows, one additional key.
     """
     shown = [f"{text} in {count:,} rows" for text, count in sorted(doubled)[:DUPLICATES_SHOWN_DEFAULT]]
     more = "; …" if len(doubled) > DUPLICATES_SHOWN_DEFAULT else ""

@@ -114,7 +114,7 @@ class ArrowAnalyser:
     def key_condition(self, keys: Sequence[str], *, null_safe: bool) -> pc.Expression:
         """Return an expression that reads the keys of both sides; :meth:`conjuncts` interprets it.
 
-        Without keys no rows match.
+        If there are no keys, no rows match.
         """
         del null_safe
         parts = [pc.is_valid(pc.field(side, key)) for key in keys for side in _SIDES]

@@ -1,4 +1,4 @@
-"""Files of rows that a user's path refers to: their sizes, columns and encodings, by rules of every engine.
+"""Files of rows at a user's path: their sizes, columns and encodings, by rules that all engines share.
 
 Text files are opened as bytes, decompressed if their extension requires it.
 """

@@ -1,9 +1,9 @@
 """JSON lines, read as Arrow batches of a table's types.
 
-Each line is an object. :mod:`mutation_api.format.json_values` describes the spelling of values. pyarrow
-parses lines with the table's types where it returns the same values as Python, ten times as fast. It refuses
+Each line is an object. :mod:`mutation_api.format.json_values` describes the spelling of values. Where pyarrow
+returns the same values as Python, it parses the lines with the table's types, ten times as fast. It refuses
 more than Python's parser does: numbers in quotes, or an integer for a string. In such cases, and if its
-result might differ, Python parses the lines, in a microsecond per field.
+result might differ, Python parses the lines, which takes a microsecond per field.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def read_json_file(
 ) -> pa.RecordBatchReader:
     """Read the rows of a file, or of the files of a directory, into memory.
 
-    Only all rows together show which columns there are.
+    The columns are known only when all rows have been read.
 
     Args:
         columns: the columns that the file may have.

@@ -1,4 +1,4 @@
-"""Key columns of a merge, converted so that keys are equal exactly if Spark's are.
+"""Key columns of a merge, converted so that keys are equal exactly if they are equal in Spark.
 
 ==============================  ================================================================
 source and table                equal if
@@ -14,7 +14,7 @@ anything else                   refused: cast the source's column
 
 Rows of the table are read with every digit of their timestamps. They are read in microseconds, which cover
 all years that Hive has. A part of the table with finer values is read again as strings, which lose nothing. A
-column becomes nanoseconds where its values need them.
+column is converted to nanoseconds where its values need them.
 
 Messages show rows as JSON strings, see :func:`~mutation_api.format.json_values.json_texts`.
 """

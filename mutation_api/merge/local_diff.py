@@ -122,7 +122,7 @@ class _State:
     rows: pa.RecordBatch
 
     def check_unique(self, codes: Indices) -> None:
-        """Raise DuplicateKeyError if a key occurs twice. ``codes`` holds the number of each row's key."""
+        """Raise DuplicateKeyError if a key occurs twice. ``codes`` holds a code for the key of each row."""
         counts = np.bincount(codes)
         doubled = np.flatnonzero(counts > 1)
         if not len(doubled):
@@ -182,7 +182,7 @@ class _Difference:
         return found[0], found[1]
 
     def _differing(self, olds: Indices, news: Indices) -> tuple[Mask, Mask]:
-        """Return which pairs differ in any column, and which differ in a partition or bucket column."""
+        """Return masks of the pairs that differ, and of those that differ in a partition or bucket column."""
         table = self.old.table
         changed, moved = np.zeros(len(olds), np.bool_), np.zeros(len(olds), np.bool_)
         old_rows, new_rows = pa.array(olds), pa.array(news)

@@ -111,7 +111,7 @@ def preview_rows(plan: LocalMergePlan, insert_files: int | None) -> Preview:
 
 
 Condition: TypeAlias = pc.Expression | str | None
-"""An Arrow expression, or SQL such as ``"source.qty > target.qty"``. If None, it always holds."""
+"""An Arrow expression, or SQL such as ``"source.qty > target.qty"``. If None, it is always true."""
 
 Values: TypeAlias = Mapping[str, Any]
 """New values by column: an Arrow expression, a column (of the source, or ``target.x``), SQL, or a constant.
@@ -241,7 +241,7 @@ class LocalMerge:
                 compared, if a condition cannot be resolved, or if the merge has no clause.
             RecordValueError: If a value does not fit its column, or if a key to insert would be stored as a
                 different key. The message shows the row's key.
-            TableNotMutableError: If the table is insert-only and a clause does not just insert.
+            TableNotMutableError: If the table is insert-only and a clause does more than insert.
             PartitionCreationError: If rows belong to missing partitions that must not be created.
             DirectoryStateError: If rows lie in wrong buckets, see ``prune_buckets``.
             UnsupportedLocallyError: If the merge needs more memory than allowed, or see ``read_bytes_max``.
@@ -258,7 +258,7 @@ class LocalMerge:
             insert_files: see :meth:`execute`.
 
         Raises:
-            ConnectionFailedError: If the metastore cannot be asked for the locks of other clients.
+            ConnectionFailedError: If the metastore cannot be queried for the locks of other clients.
             Other errors: Those that :meth:`execute` raises before it writes.
         """
         plan = self._plan(samples=max(0, samples))

@@ -195,7 +195,7 @@ class LocalMergePlan:
     # ---- steps
 
     def _acting_on(self, sides: Callable[[], _Sides], doubled: _Doubled, match: Match) -> Iterable[Acting]:
-        """Return the rows on which clauses act, among the rows that match in one way."""
+        """Return the rows on which clauses act, among the rows with one kind of match."""
         match match:
             case Match.MATCHED:
                 return doubled.once_a_row(*sides()[0])
@@ -227,7 +227,7 @@ class LocalMergePlan:
         return rules_of(self.resolved)
 
     def _checked_keys(self, found: Iterable[Acting]) -> list[Acting]:
-        """Check that no key to insert is stored as a different key (rounded, cut), which a row may have."""
+        """Check that no key to insert is stored as a different key, which may already exist."""
         checked, outcome = list(found), MergeOutcome(self.keys, None)
         for each in checked:
             outcome.add_altered(altered_keys(self.table.full_name, self.keys, each))
@@ -245,7 +245,7 @@ def _columns(rows: pa.RecordBatch) -> dict[str, pa.Array]:
 
 
 class _Doubled:
-    """A check that one source row acts on each row or key, or a choice of one by the merge's rule."""
+    """Ensures that only one source row acts on each row or key: checks this, or chooses one."""
 
     def __init__(self, plan: LocalMergePlan) -> None:
         self._plan = plan

@@ -1,6 +1,6 @@
 """Merges described by rules, and changes of a history, in this process.
 
-A merge by rules does only what Spark certainly does in the same way: conditions of
+A merge by rules accepts only parts for which Spark certainly has the same result: conditions of
 :mod:`mutation_api.merge.sql_conditions`, orders by a column, and keys whose types are compared as in Spark.
 Everything else raises UnsupportedLocallyError before the table is read.
 """
@@ -70,7 +70,7 @@ def local_merge_by_rules(
         table_name: ``database.table``.
         source: the rows to merge, which this call reads.
         on: key columns that both sides have.
-        rules: the rules for what happens to rows.
+        rules: the rules of the merge.
         read_bytes_max: maximum size of the table's files to read here. If None, there is no limit.
         local: memory limit and number of threads.
         **options: see :class:`~mutation_api.merge.clauses.MergeOptionsDict`. The order of ``rules`` replaces
@@ -173,7 +173,9 @@ def local_history(
     changes: pa.Table,
     local: LocalOptions,
 ) -> HistoryChanges:
-    """Read the rows of the changes' keys, and return what adds the changes to the table's history.
+    """Return the change set that adds the changes to the table's history.
+
+    The stored rows of the changes' keys are read for this.
 
     Args:
         transaction: an open transaction; the table is one of its sinks.

@@ -1,4 +1,4 @@
-"""MergeReport: the numbers of what a merge did or would do, and the partitions whose compaction is due.
+"""MergeReport: the counts of a merge that ran or would run, and the partitions whose compaction is due.
 
 A compaction is due in changed partitions that have many delta directories.
 """
@@ -76,7 +76,7 @@ class Share:
 
 @dataclass(frozen=True)
 class MergeReport:
-    """The result of a merge, or what it would be (dry run).
+    """The result of a merge, or the expected result (dry run).
 
     ``total`` holds the counts of the whole table. ``partitions`` holds the counts by (escaped) partition name
     and is empty if the table is not partitioned. The commit creates ``new_partitions``. ``written`` is None
@@ -182,7 +182,7 @@ class MergeReport:
         }
 
     def __str__(self) -> str:
-        """Return the report for people.
+        """Return the report in readable form.
 
         One line for the whole table is followed by the partitions with the most changes, each with a bar.
         Files, skew, locks of other clients and samples follow if they are known.
@@ -214,7 +214,10 @@ class MergeReport:
         return lines
 
     def _new_partition_lines(self) -> list[str]:
-        """Return the new partitions. The list above may lack one, since a moved row counts where it was."""
+        """Return the new partitions.
+
+        The list above may lack one, since a moved row is counted in its old partition.
+        """
         count = len(self.new_partitions)
         if not count:
             return []
@@ -282,7 +285,7 @@ DUE_DIRECTORIES = 50
 Hive queues a compaction at ten deltas and needs a few minutes. A merge of one row takes twice as long with
 about this many directories (each merge adds two)."""
 LOOKED_AT = 20
-"""The maximum number of partitions to list directories of; those with the most changes are chosen."""
+"""The maximum number of partitions whose directories are listed; those with the most changes are chosen."""
 
 
 def with_compactions_due(report: MergeReport, table: AcidTable) -> MergeReport:

@@ -36,7 +36,7 @@ __all__ = ["MergeOutcome", "change_batches", "change_schema"]
 Indices = NDArray[np.int64]
 
 _Sample = tuple[str, str, str, SampleRow]
-"""Partition, key and content, by which samples are chosen, and the row."""
+"""The partition, the key and the content, which determine the choice of samples, and the row."""
 
 
 class MergeOutcome:
@@ -109,7 +109,10 @@ class MergeOutcome:
 
     @property
     def samples(self) -> tuple[SampleRow, ...]:
-        """The rows of each kind with the least partition and key, the same however the parts were cut."""
+        """The rows of each kind with the lowest partition and key.
+
+        The result does not depend on how the rows were divided into parts.
+        """
         return tuple(row for kind in SHOWN_KINDS for *_, row in self._samples[kind])
 
     def _keep(self, kind: str, samples: list[_Sample]) -> None:

@@ -1,4 +1,5 @@
-"""Preview: what a merge would write, which other clients hold locks there, and some rows before and after.
+"""Preview: the changes that a merge would write, the locks of other clients there, and some rows before and
+after.
 
 A preview writes nothing. Other clients wait for it only as long as its transaction is open.
 """
@@ -137,12 +138,15 @@ def foreign_locks(locks: Sequence[LockInfo], partitions: Collection[str | None])
 
 
 def row_values(rows: pa.Array) -> list[dict[str, Any] | None]:
-    """Return structs as a sample row has them. A null struct is None, and so is a value of another type."""
+    """Return structs in the form of a sample row.
+
+    A null struct is None, and so is a value of another type.
+    """
     return to_json(plain_array(rows)) if pa.types.is_struct(rows.type) else [None] * len(rows)
 
 
 def _text(value: Any) -> str:
-    """Return the value for people: NULL, or JSON."""
+    """Return the value in readable form: NULL, or JSON."""
     return "NULL" if value is None else json.dumps(value, ensure_ascii=False)
 
 

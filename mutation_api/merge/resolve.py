@@ -237,7 +237,7 @@ def resolve(
     Raises:
         RecordLayoutError: If columns are missing, extra or unknown, if a condition cannot be resolved, or if
             there is no clause.
-        TableNotMutableError: If the table is insert-only and a clause does not just insert.
+        TableNotMutableError: If the table is insert-only and a clause does more than insert.
     """
     return _Resolver(table, analyser, keys, on, clauses, options).resolve()
 

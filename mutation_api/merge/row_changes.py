@@ -1,4 +1,4 @@
-"""Rows of a change feed: their labels, and updates made of a delete and an insert."""
+"""Rows of a change feed: their labels, and updates combined from a delete and an insert."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def labelled(kind: str, ids: int | NDArray[np.int64] | None, rows: pa.RecordBatc
 
 
 def paired(batches: Sequence[pa.RecordBatch], keys: Sequence[str]) -> list[pa.RecordBatch]:
-    """Make a delete and an insert of one key an update, if the key has one of each."""
+    """Combine a delete and an insert of one key into an update, if the key has one of each."""
     rows = pa.Table.from_batches(batches).combine_chunks()
     columns = [_one_chunk(rows, name) for name in keys]
     codes = row_codes(columns)

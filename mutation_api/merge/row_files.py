@@ -2,8 +2,7 @@
 
 Rows in CSV and JSON are read with the table's types. A string that is not a valid value of its column's type
 is refused; it never becomes NULL. The message names the column and the row. An empty CSV field is NULL, and a
-quoted empty field ("") is the empty string. ORC and Parquet have types of their own, which the writer
-converts.
+quoted empty field ("") is the empty string. ORC and Parquet have their own types, which the writer converts.
 
 Spark reads the files. In its tasks, Python converts CSV strings and parses JSON lines by the rules of the
 local engine, because Spark's own parsers cut times off dates, round decimals, and read 1e400 as Infinity and
@@ -59,7 +58,7 @@ __all__ = ["RowFiles", "read_changes", "save_changes"]
 
 
 QUOTED_EMPTY = "\x01"
-"""Stands for "" while CSV is parsed, since Spark does not distinguish that from an empty field."""
+"""A placeholder for "" while CSV is parsed, since Spark does not distinguish "" from an empty field."""
 
 
 @dataclass(frozen=True)

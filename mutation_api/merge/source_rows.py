@@ -86,7 +86,9 @@ def sort_keys(
 
 
 def order_of_rows(source: pa.RecordBatch, keys: Sequence[tuple[str, bool]]) -> Indices:
-    """Return the rank of each source row. Ties are broken by the row's content, so every run decides alike.
+    """Return the rank of each source row.
+
+    Ties are broken by the row's content, so every run makes the same choice.
 
     Args:
         source: n rows.
@@ -124,7 +126,9 @@ def row_codes(columns: Sequence[pa.Array]) -> Indices:
 
 
 def first_of_each(groups: Indices, order: Indices, judged: Mask) -> Indices:
-    """Return the indices of the rows to keep, ascending: the first judged row of each group, and all others.
+    """Return the indices of the rows to keep, ascending:
+
+    of the judged rows the first one of each group, and all other rows.
 
     Args:
         groups: the group number of each of n rows.

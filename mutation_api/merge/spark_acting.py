@@ -1,8 +1,8 @@
 """The clauses of a merge by Spark, applied to rows in Spark's tasks.
 
-Spark pairs the rows, chooses each row's clause and evaluates expressions. The rest is decided by
-:func:`mutation_api.merge.acting.act`, as on the local engine. Changes leave the task as bytes with
-an Arrow stream in each, so that Spark need not convert every row back.
+Spark pairs the rows, chooses each row's clause and evaluates expressions.
+:func:`mutation_api.merge.acting.act` does the rest, as on the local engine. Changes leave the task as bytes
+with an Arrow stream in each, so that Spark need not convert every row back.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ def _identities(rows: DataFrame, table: AcidTable, resolved: SparkMerge) -> list
 
 @dataclass(frozen=True)
 class _Inputs:
-    """The columns that tasks get, under names that Spark can handle, and what they hold.
+    """The columns that tasks receive, under names that Spark can handle, and their contents.
 
     ``of_source`` and ``of_target`` map columns of a side to inputs, ``of_clauses`` the columns to which each
     clause assigns values.

@@ -183,7 +183,7 @@ def comparable(value: Column, data_type: DataType) -> Column:
 
 
 def first_holding(clauses: Iterable[Clause[Expression]]) -> Column:
-    """Return the number of the first clause that holds for the row, or null if none does."""
+    """Return the number of the first clause that applies to the row, or null if none does."""
     chain = [
         sf.when(
             _is_match(c.match) if c.condition is None else _is_match(c.match) & column_of(c.condition),

@@ -184,8 +184,8 @@ def _check_doubled(
         if shown:
             raise not_unique(table, keys, where, [(row[0], row[1]) for row in shown])
     raise DuplicateKeyError(
-        f"table {table.full_name}: a key occurred twice, but only once when it was looked up, so one of the "
-        "states returns different rows each time it is evaluated. Materialise it first"
+        f"table {table.full_name}: a key occurred twice, but only once when it was looked up again, so one "
+        "of the states returns different rows each time it is evaluated. Materialise it first"
     )
 
 

@@ -1,10 +1,10 @@
 """Merges of few rows: the driver reads, joins and writes; Spark evaluates the source and the expressions.
 
-Jobs with many tasks take two seconds, however few the rows are. The result is the same. Keys are compared by
-the rules of Spark's join; if they might not be, or if there may be many rows, this module returns no plan.
-
-A query over few rows takes some ten milliseconds, regardless of what it computes. So the clauses, the values
-and the order of all rows of a kind take one query each. No query runs where there are no expressions.
+Jobs with many tasks take two seconds even for few rows. The result is the same as that of such jobs. Keys are
+compared by the rules of Spark's join; if this is not certain, or if there may be many rows, this module
+returns no plan. A query over few rows takes about ten milliseconds, regardless of its expressions. So the
+clauses, the values and the order of all rows of a kind take one query each. No query runs where there are no
+expressions.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Columns and expressions of a merge by Spark, whose types are found before anything runs.
+"""Columns and expressions of a merge by Spark, whose types are determined before anything runs.
 
-:class:`Sides` are the source as a merge reads it, and the schemas of source and table. Column names in
-conditions that users type get ``source.`` or ``target.`` where it is missing.
+:class:`Sides` are the source as a merge reads it, and the schemas of source and table. In conditions that
+users type, column names get a missing ``source.`` or ``target.`` prefix.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ def _conjunct(expression: Any, by_user: Any) -> Conjunct[Expression]:
 
 
 def _compared(expression: Any, by_user: Any) -> tuple[str, str] | None:
-    """Return (side, column) of a column, even inside a cast that Spark adds for a comparison."""
+    """Return (side, column) of a column, even if Spark has added a cast around it for a comparison."""
     while _kind(expression) == "Cast" and expression.getTagValue(by_user).isEmpty():
         expression = expression.child()
     if _kind(expression) != "AttributeReference":

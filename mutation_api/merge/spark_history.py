@@ -1,4 +1,4 @@
-"""Histories of keys by Spark; the rule is that of :mod:`mutation_api.merge.timeline`."""
+"""Histories of keys by Spark, with the rules of :mod:`mutation_api.merge.timeline`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ __all__ = ["track"]
 
 _EVENT, _STORED, _ROUTE = "event", "stored", "__key_{}"
 HISTORY_ROWS = 1 << 16
-"""A task compares histories after this number of rows, at the next new key."""
+"""After this number of rows, a task compares the histories read so far, at the next new key."""
 
 
 def track(
@@ -59,14 +59,14 @@ def track(
 ) -> HistoryReport:
     """Keep the history of keys (slowly changing dimension, type 2). No row is collected.
 
-    The rule is that of ``HiveTable.track``. All versions of a changed key go to one task.
+    The rules are those of ``HiveTable.track``. All versions of a changed key go to one task.
 
     Args:
         transaction: an open transaction; the table is one of its sinks.
         table: ``database.table``.
         changes: rows with the key, the sequence and the columns of a version; possibly an operation.
         key: the columns that identify a key.
-        sequence: the column of the changes that orders those of a key. Further columns decide ties.
+        sequence: the column of the changes that orders those of a key. Further columns break ties.
         dry_run: True to report what would be done, without writing.
         **options: see :class:`~mutation_api.merge.history.HistoryOptionsDict`.
 
@@ -118,7 +118,7 @@ def track(
 def _stored_versions(
     transaction: LookingTransaction, table: AcidTable, sides: Sides, rules: HistoryRules
 ) -> DataFrame:
-    """Return the versions of the changes' keys, and possibly those of others."""
+    """Return the versions of the changes' keys, and possibly those of other keys."""
     equalities = [Equality(name, name, null_safe=False) for name in rules.key]
     keys = source_keys(
         sides, equalities, COLLECTED_KEYS_DEFAULT, table=table, prune_buckets=True, is_whole_condition=True

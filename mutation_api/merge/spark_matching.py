@@ -174,9 +174,10 @@ class _KeyColumns:
     def collected(
         self, limit: int, *, is_distinct: bool = False, is_whole_condition: bool = False
     ) -> SourceKeys | None:
-        """Collect the keys on the driver. Return None if there are more rows than ``limit``.
+        """Collect the keys on the driver.
 
-        If ``is_distinct``, distinct keys are counted instead of rows.
+        Return None if there are more rows than ``limit``. If ``is_distinct`` is true, distinct keys are
+        counted instead of rows.
         """
         selected, null_safe = self.selected, self.null_safe
         if is_distinct or estimated_bytes(self.sides.source) > SMALL_SOURCE_BYTES:
@@ -212,7 +213,7 @@ def match_rows(
         condition: boolean condition over both sides.
         wanted: the kinds of rows needed. Others may be missing.
         keys: the source's keys. None if the table cannot be read by them.
-        cached: list to which DataFrames that are cached on the way are added. The caller drops them.
+        cached: list to which DataFrames that are cached by this function are added. The caller drops them.
 
     Returns:
         The columns ``source`` and ``target``, with a row for each pair. A side that does not exist is null.

@@ -66,10 +66,10 @@ def merge_into(
 ) -> MergeInto:
     """Begin a merge. Add clauses to the result, then call ``execute()`` or ``dry_run()``.
 
-    Clauses are tried in order, and the first whose condition holds acts on a row. Rows for which none holds
-    stay unchanged. Conditions and assignments are SQL strings or Columns over ``source`` and ``target``
-    (``"source.op = 'D'"``) and must be deterministic. Columns are matched by name, ignoring case. A TIMESTAMP
-    is taken as the local time that it shows in the session's time zone.
+    Clauses are tried in order, and the first whose condition holds acts on a row. Rows to which no clause
+    applies stay unchanged. Conditions and assignments are SQL strings or Columns over ``source`` and
+    ``target`` (``"source.op = 'D'"``) and must be deterministic. Columns are matched by name, ignoring case.
+    A TIMESTAMP is interpreted as its local time in the session's time zone.
 
     ``source`` is evaluated more than once. Materialise a non-deterministic source first (cache, checkpoint, a
     table).
@@ -139,7 +139,7 @@ class MergeInto:
             RecordValueError: If a value does not fit its column, or if a key to insert would be stored as a
                 different key (rounded, cut). The message shows the row's key. Also if an expression fails for
                 a row (an overflow, an invalid cast).
-            TableNotMutableError: If the table is insert-only and a clause does not just insert.
+            TableNotMutableError: If the table is insert-only and a clause does more than insert.
             PartitionCreationError: If rows belong to missing partitions that must not be created.
             DirectoryStateError: If rows lie in wrong buckets, see ``prune_buckets``.
             Other errors: See :func:`mutation_api.apply_changes`. Nothing has been written after the errors
@@ -185,7 +185,7 @@ class MergeInto:
             insert_files: see :meth:`execute`.
 
         Raises:
-            ConnectionFailedError: If the metastore cannot be asked for the locks of other clients.
+            ConnectionFailedError: If the metastore cannot be queried for the locks of other clients.
             Other errors: Those that :meth:`execute` raises before it writes.
         """
         with ansi_rules(self.source.sparkSession):

@@ -1,7 +1,7 @@
 """MergePlan: the rows of a merge by Spark, the clause that acts on each, and the jobs that evaluate them.
 
-Making the plan runs only the jobs that find which rows to read. It checks names, types and conditions against
-the schemas. The job that fills the cache checks values, before anything is written.
+Creating the plan runs only the jobs that determine the rows to read. It checks names, types and conditions
+against the schemas. The job that fills the cache checks values, before anything is written.
 """
 
 from __future__ import annotations
@@ -60,11 +60,11 @@ _SHOWN_KEY = "__key"
 
 @dataclass(frozen=True)
 class MergePlan:
-    """The rows on which a clause acts, and what becomes of them.
+    """The rows on which a clause acts, and the resulting changes.
 
-    ``acting`` has a row for each of them: both sides and the number of the clause. ``acted`` is what tasks
-    make of these rows, see :func:`~mutation_api.merge.spark_acting.acted`; it is cached. ``samples`` is the
-    number of rows of each kind to keep for a preview.
+    ``acting`` has a row for each of them: both sides and the number of the clause. ``acted`` is the result of
+    the tasks for these rows, see :func:`~mutation_api.merge.spark_acting.acted`; it is cached. ``samples`` is
+    the number of rows of each kind to keep for a preview.
     """
 
     transaction: OpenTransaction

@@ -53,7 +53,7 @@ def merge_by_rules(
         table: ``database.table``.
         source: the rows to merge.
         on: key columns that both sides have.
-        rules: the rules for what happens to rows.
+        rules: the rules of the merge.
         **options: see :class:`~mutation_api.merge.clauses.MergeOptionsDict`. The order of ``rules`` replaces
             ``on_duplicate``.
 
@@ -102,7 +102,7 @@ class _SqlConditions:
     def order(self, text: str) -> Column:
         """Return an order such as ``updated DESC NULLS LAST`` as a Column.
 
-        Spark's parser would take DESC for a name.
+        Spark's parser would treat DESC as a name.
         """
         found = parsed_order(text)
         column = sf.expr(with_sides(self.spark, found.value, self._all(SOURCE)))
@@ -148,7 +148,7 @@ def update_where(
     dry_run: bool = False,
     spark: SparkSession | None = None,
 ) -> MergeReport:
-    """Give the rows of a table that meet a condition new values. No row is collected.
+    """Update the rows of a table that meet a condition. No row is collected.
 
     Args:
         transaction: see :func:`delete_where`.
@@ -210,7 +210,7 @@ def overwrite(
 
     Raises:
         ConfigurationError: If both are given, or a partition column does not exist.
-        RecordValueError: If a new row does not belong to what is replaced.
+        RecordValueError: If a new row does not belong to the rows that are replaced.
         Errors: See :func:`mutation_api.apply_changes`.
     """
     acid_table = transaction.table(table)
@@ -250,7 +250,7 @@ def overwrite(
 
 
 def _partitions_of(table: AcidTable, rows: DataFrame, replaced: Replaced) -> list[str]:
-    """Return the names of the partitions of new rows, if they decide what is replaced."""
+    """Return the names of the partitions of new rows, if these partitions are replaced."""
     if not table.partition_keys or not (replaced.is_dynamic or replaced.specs):
         return []
     found = collected(rows.select(*table.partition_key_names).distinct())

@@ -1,8 +1,9 @@
 """Conditions of a merge in SQL, translated to Arrow expressions over both sides.
 
 sqlglot parses the SQL. The rules of :mod:`mutation_api.table.hive_sql` translate it, with the types of Arrow
-columns and with Spark's rules where Spark and Hive differ. Only what certainly has the same result in Spark,
-by its ANSI rules, is translated; everything else raises UnsupportedLocallyError, which names the part.
+columns and with Spark's rules where Spark and Hive differ. An expression is translated only if it certainly
+has the same result in Spark, by its ANSI rules; everything else raises UnsupportedLocallyError, which names
+the part.
 
 ====================  ====================================================================================
 part                  accepted for
@@ -20,13 +21,13 @@ year, month, day      dates
 IS [NOT] NULL         values of every type
 ====================  ====================================================================================
 
-Left to Spark: floats beside other numbers, decimals beside doubles, strings beside numbers, ``TIMESTAMP '…'``
+Left to Spark: floats with other numbers, decimals with doubles, strings with numbers, ``TIMESTAMP '…'``
 (Spark compares it in the time zone of its session; ``TIMESTAMP_NTZ '…'`` has none), fields of structs, other
 functions, comments, and strings with quotes or backslashes, whose meaning depends on Spark's settings.
 
 A column that no side has is an error with either engine. Only names that may not be columns are left to
-Spark: see ``_OF_SQL``, and fields of a struct column called ``source`` or ``target``. They are no SQL
-variables: commands hand work over to a session in which none were declared.
+Spark: see ``_OF_SQL``, and fields of a struct column called ``source`` or ``target``. They are not SQL
+variables: commands pass their work to a session in which no variables were declared.
 """
 
 from __future__ import annotations
@@ -89,18 +90,19 @@ _SIGNS = frozenset(
     ("(", ")", ",", ".", "=", "==", "<>", "!=", "<", "<=", ">", ">=", "<=>", "+", "-", "*", "/", "%", "!")
 )
 _BEFORE_STRINGS = frozenset(("date", "timestamp", "timestamp_ntz"))
-"""The words that make a literal of the string after them."""
+"""The words that turn the string after them into a literal."""
 _OTHER_RULES = frozenset(
     {"CHAR", "NCHAR", "VARCHAR", "NVARCHAR", "BPCHAR", "ISNULL", "NOTNULL", "UNKNOWN", "SEMICOLON"}
 )
 """Kinds of sqlglot's tokens whose meaning differs in Spark, or whose tree lacks a part, such as a length."""
 _OF_SQL = re.compile(r"(?:current|local|session|system)_?[a-z0-9_]*|user|grouping__id", re.A)
-"""Matches names that may be functions without parentheses if no column has them; each new Spark has more."""
+"""Matches names that may be functions without parentheses if no column has this name. Each new Spark release
+adds some."""
 _SUBSTITUTED = "${"
 """The start of a variable that Spark replaces with its value, even within strings."""
 _COMPARED = frozenset((*COMPARISONS, "NullSafeEQ", "Between", "In", "Is", "Like", "Escape"))
 _LOOSE = frozenset((*_COMPARED, "Not", "And", "Or"))
-"""Classes of sqlglot that compare values, and those that are not values to compare without parentheses."""
+"""Classes of sqlglot that compare values, and those that cannot be compared without parentheses."""
 _PARTS = frozenset((*RULES, "Null", "Escape", "Identifier", "DataType", "DataTypeParam", "TsOrDsToDate"))
 """Classes of sqlglot that may occur."""
 _OPERATORS = {"EQ": "=", "NEQ": "<>", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">="}

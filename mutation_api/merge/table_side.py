@@ -233,7 +233,7 @@ def _compared(each: Acting, rows: Indices, old: pa.RecordBatch, late: frozenset[
 
 _SMALL_SPLIT_BYTES = 1 << 18
 _BYTES_PER_SOUGHT_ROW = 1 << 16
-"""If there is at most one row to find per so many bytes,
+"""If at most one row is to be found per this number of bytes,
 :meth:`~mutation_api.orc.read.orc_input.OrcInput.read_rows` seeks."""
 
 

@@ -34,7 +34,7 @@ ALTERED = "__altered"
 """An input with the JSON string of a key that would be stored as a different key by Spark's comparison."""
 
 OUTCOME, ROW_ID, KEY = "outcome", "row_id", "key"
-"""Columns that tasks return: a pickled MergeOutcome, and what identifies a row or a key to insert."""
+"""Columns that tasks return: a pickled MergeOutcome, and the identity of a row or of a key to insert."""
 
 _BYTES_AT_ONCE = 16 << 20
 
@@ -120,7 +120,7 @@ class TaskClauses:
         return {**target_types(self.table), ROW_ID_COLUMN: full_row_id_type(self.table)}
 
     def _identities(self, each: Acting) -> Iterator[pa.RecordBatch]:
-        """Yield rows that identify the table's rows or the keys to insert, of rows with a source row."""
+        """For rows with a source row, yield rows that identify the table's rows or the keys to insert."""
         match = self.rules.clauses[each.clause].match
         if match.is_pair and ROW_ID in self.options.columns:
             yield self._row(ROW_ID, each.row_ids)

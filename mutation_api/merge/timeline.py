@@ -216,7 +216,7 @@ class _Timeline:
         )
 
     def _one_per_point(self) -> Indices:
-        """Return the event that counts at each point of each key, in order.
+        """Return the event that takes effect at each point of each key, in order.
 
         Raises:
             DuplicateKeyError: If it cannot be decided.
@@ -273,11 +273,11 @@ class _Timeline:
         return DuplicateKeyError(
             f"table {self._table.full_name}: key {where} has several changes with the same {rules.point}, so "
             f"their order is unknown: {'; '.join(texts)}{more}. Nothing was written. Pass further columns "
-            f"that decide it: sequence=[{rules.point!r}, …], or keep one change"
+            f"that break the tie: sequence=[{rules.point!r}, …], or keep one change"
         )
 
     def _differ(self, rows: Indices, ends: Indices, is_current: Mask) -> Mask:
-        """Return which stored rows have another end, or another mark of the last version."""
+        """Return a mask of the stored rows whose end, or whose mark of the last version, has changed."""
         stored_ends = self._ranks[self._rows.num_rows + rows]
         found: Mask = stored_ends != np.where(ends < 0, 0, self._ranks[ends])
         if self._rules.current is not None:
@@ -302,7 +302,7 @@ class _Timeline:
 
 
 def _borders(*sorted_columns: Indices) -> Mask:
-    """Return which rows differ from the row before them; the first one always does."""
+    """Return a mask of the rows that differ from the row before them; the first one always does."""
     found = np.zeros(len(sorted_columns[0]), np.bool_)
     found[0] = True
     for column in sorted_columns:

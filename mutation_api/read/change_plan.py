@@ -1,15 +1,15 @@
-"""Which splits of a table have changes between two snapshots, and over which directories they are read.
+"""Find the splits of a table with changes between two snapshots, and the directories to read.
 
 Changes are usually read from the files of the newer snapshot. A base that a compaction wrote since the older
 one has lost deletes. But the directories of which it was made stay until the cleaner removes them. If it is
-certain that none has been removed, such a base is left out, and the deltas are read instead of it.
+certain that none has been removed, such a base is left out, and the deltas are read instead.
 
-An overwrite leaves files of the rows before it as well, until the cleaner comes. They are a layer of their
-own: changes up to the overwrite, which deletes all rows that are left. The rows that it wrote are inserts,
-and the first ones of the next layer.
+An overwrite also leaves the files with the earlier rows until the cleaner runs. They form a separate layer:
+changes up to the overwrite, which deletes all rows that are left. The rows that it wrote are inserts, and the
+first ones of the next layer.
 
-A single missing directory would make changes wrong without a trace. An id may have no file in a partition, so
-the names do not show what is missing.
+A single missing directory would silently make the changes wrong. An id may have no file in a partition, so
+the names do not show whether a directory is missing.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def split_changes(
         until: the ids of the newer snapshot, all of which the view sees. If None, those of the view.
         options: the form of timestamps. If None, nanoseconds.
         kept: the transactions of the table's ids, as far as they are known, if it is certain that no file of
-            the older snapshot or a later one has been removed. If None, it is not.
+            the older snapshot or a later one has been removed. None if it is not certain.
 
     Raises:
         DirectoryStateError: See :func:`mutation_api.read.partition_plan.plan_splits`. With ``kept`` also
@@ -86,7 +86,7 @@ def split_changes(
 
 
 def count_changes(readers: Sequence[SplitChanges]) -> Counter[int]:
-    """Return the number of events of each id in several splits, which are read side by side."""
+    """Return the number of events of each id in several splits, which are read in parallel."""
     threads = max((storage_at(each.split.location).threads for each in readers), default=1)
     return sum(side_by_side(SplitChanges.counts, readers, threads), Counter[int]())
 
@@ -140,7 +140,7 @@ class _KeptPlan:
             )
 
     def _bases(self, directories: Directories, location: Location) -> dict[BaseDirectory, bool]:
-        """Return the bases of a partition, and which of them a compaction wrote."""
+        """Return the bases of a partition, and those of them that a compaction wrote."""
         version = self.view.table.version
         names = [e.name for e in _listed(directories, location) if e.is_directory and not is_hidden(e.name)]
         parsed = [parse_directory_name(each, version) for each in names]
@@ -164,14 +164,14 @@ class _KeptPlan:
             raise DirectoryStateError(
                 f"table {self.view.table.full_name}, {location / base.name}: the metastore has forgotten the "
                 f"transaction of id {id}, so it is not known whether a compaction or an overwrite wrote this "
-                'base. Begin again (since="beginning")'
+                'base. Start over (since="beginning")'
             )
         if txn != base.compaction_txn:
             return False
         if not (self.after.is_valid_base(id) and (self._is_new(id) or self.before.is_valid_base(id))):
             raise DirectoryStateError(
                 f"table {self.view.table.full_name}, {location / base.name}: an id below {id} is still open, "
-                "so readers do not see this overwrite yet. Look again when its transaction has ended"
+                "so readers do not see this overwrite yet. Try again when its transaction has ended"
             )
         return True
 
@@ -187,7 +187,7 @@ class _KeptPlan:
             if seen.range_validity(first, max(first, seen.high_watermark)) is not RangeValidity.NONE:
                 raise DirectoryStateError(
                     f"table {self.view.table.full_name}, {location}: id {first} overwrote rows, and the "
-                    'position has seen a higher id but not this one. Begin again (since="beginning")'
+                    'position has seen a higher id but not this one. Start over (since="beginning")'
                 )
 
 
@@ -214,7 +214,7 @@ class _Chosen:
         return self._directories.open_input(location)
 
     def _hides(self, name: str) -> bool:
-        """Return True for what was left out, and for deltas without row ids that a compaction joined."""
+        """Return True for directories that were left out, and for compacted deltas without row ids."""
         plan, version = self._plan, self._plan.view.table.version
         if name in self._left_out:
             return True

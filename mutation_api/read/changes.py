@@ -5,9 +5,9 @@ rows are read from the files of the older snapshot. An update is a delete and an
 them. Rows that an id inserted and deleted itself are left out.
 
 In the legacy layout of Hive 2, an update keeps the ROW__ID and lies in the delta with its whole new row. So
-each update has its image before it, and its image after it.
+each update has an image before it and an image after it.
 
-Files all of whose ids are old are not opened, unless rows in them were deleted or updated.
+Files that contain only old ids are not opened, unless rows in them were deleted or updated.
 """
 
 from __future__ import annotations
@@ -110,9 +110,8 @@ class SplitChanges:
         after: the ids of the newer one.
         columns: the data and partition columns of the rows, in order.
         options: the form of timestamps.
-        wiped_by: the id of an overwrite that deleted all rows of ``after``. If None, they are still there.
-        image_columns: the names of the data columns that are read of rows as they were before a delete or an
-            update; their other data columns are NULL. If None, all are read.
+        wiped_by: the id of an overwrite that deleted all rows of ``after``. If None, the rows still exist.
+        image_columns: the data columns to read of rows as they were before a change. If None, all.
     """
 
     table: AcidTable
@@ -272,7 +271,7 @@ class SplitChanges:
         return merge_files(storage, files, valid, wanted, self.table.version, any_bucket=any_bucket)
 
     def _inserted(self, chosen: Choice) -> Iterator[EventChunk]:
-        """Yield the rows that some ids inserted, whether deleted since or not, ordered by ROW__ID."""
+        """Yield the rows that some ids inserted, including deleted ones, ordered by ROW__ID."""
         files = [file for file in self._new_files() if file.kind is not EventFileKind.DELETE_DELTA]
         for chunk in self._merged(files, self.after, self._wanted()) if files else ():
             mask = chosen(chunk.keys.original_txn)
@@ -293,9 +292,9 @@ class SplitChanges:
     def _new_rows(
         self, inserted: EventChunk, deletes: EventKeys | None, *, net: bool
     ) -> Iterator[ChangedRows]:
-        """Yield what ids inserted, and deletes of such rows by other ids; nothing if an id did both.
+        """Yield rows that ids inserted, and deletes of them by other ids; nothing if one id did both.
 
-        If ``net``, nothing of rows that were deleted.
+        If ``net``, rows that were deleted are left out.
         """
         by = np.full(len(inserted.keys), -1, np.int64)
         if deletes is not None and len(deletes):
@@ -310,9 +309,9 @@ class SplitChanges:
             yield ChangedRows(INSERT, inserted.keys.original_txn, self._rows(inserted))
 
     def _changed_in_place(self, chosen: Choice, *, net: bool) -> Iterator[ChangedRows]:
-        """Yield the changes in the legacy layout: an event has the whole row, and follows on an older one.
+        """Yield the changes in the legacy layout: each event has the whole row, and follows an older one.
 
-        If ``net``, of each row only the image before its first event, and the row after its last one.
+        If ``net``, yield for each row only the image before its first event, and the row after its last one.
         """
         events = self._legacy_events(chosen)
         if events is None:
@@ -357,7 +356,10 @@ class SplitChanges:
         return joined.take(np.lexsort((keys.current_txn, keys.row_id, keys.bucket, keys.original_txn)))
 
     def _images(self, sought: EventKeys) -> EventChunk | None:
-        """Return rows of the older snapshot by their ROW__IDs, in this order. None if none is sought."""
+        """Return rows of the older snapshot by their ROW__IDs, in this order.
+
+        None if there are no ROW__IDs.
+        """
         if not len(sought):
             return None
         wanted = _packed(sought)
@@ -370,14 +372,14 @@ class SplitChanges:
         if images is None or not np.array_equal(_packed(images.keys), wanted):
             raise DirectoryStateError(
                 f"table {self.table.full_name}, partition {self.split.partition_name or '(none)'}, bucket "
-                f"{self.split.bucket_id}: {len(wanted)} rows were updated or deleted, but the older snapshot "
-                f"has only {0 if images is None else len(images.keys)} of them. Let hive-mutate verify "
-                "examine the table"
+                f"{self.split.bucket_id}: {len(wanted)} rows were updated or deleted, but the older "
+                f"snapshot has only {0 if images is None else len(images.keys)} of them. Check the table "
+                "with hive-mutate verify"
             )
         return images
 
     def _plain_inserts(self, ids: Sequence[int] | None) -> Iterator[ChangedRows]:
-        """Yield the rows of an insert-only table, whose directories alone have ids."""
+        """Yield the rows of an insert-only table, in which only directories have ids."""
         for file in self._new_files():
             if ids is not None and file.last not in ids:
                 continue

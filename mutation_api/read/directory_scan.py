@@ -1,8 +1,8 @@
 """open_directory: the view of a table that no metastore describes, such as a copy of its directory.
 
 Directories named ``key=value`` are partitions and give the names of their keys. Names and footers of files
-show which Hive wrote them. The caller must pass the columns, because a file has the columns of the day on
-which it was written, which may differ from the table's.
+show which Hive wrote them. The caller must pass the columns, because a file has the columns that the table
+had when it was written.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def open_directory(
 ) -> TableView:
     """Return the view of a table's directory, from its files alone.
 
-    No lock protects the files while they are read. Use a copy, or a table that nothing changes in the
+    No lock protects the files while they are read. Use a copy, or a table that is not changed in the
     meantime.
 
     Args:
@@ -68,7 +68,7 @@ def open_directory(
     Raises:
         ConfigurationError: If an argument is invalid, or does not fit the files' version.
         DirectoryStateError: If the directory does not exist, its partitions have different keys, their keys
-            differ from ``partition_schema``, or data lies beside partitions.
+            differ from ``partition_schema``, or there is data next to partitions.
         ReadError: If the directory cannot be read.
     """
     columns = parse_columns(schema)
@@ -142,7 +142,7 @@ def _valid_ids(table: AcidTable, txns: ValidTxnList, write_ids: str | ValidWrite
         return _valid_write_ids(write_ids)
     if write_ids is not None:
         raise ConfigurationError(
-            f"valid_write_ids: {table.location} is of version 1, whose files hold transaction ids; give "
+            f"valid_write_ids: {table.location} is of version 1, whose files contain transaction ids; pass "
             "valid_txns, or acid_version 2"
         )
     return txns

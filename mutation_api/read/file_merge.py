@@ -1,7 +1,7 @@
 """The merged rows of the files of a split, stripe by stripe.
 
-At most one stripe of each file is in memory. Mostly, only one of the files with inserts has a stripe in
-memory, or some small ones do. Files are sorted by ROW__ID. So the stripes in memory decide all rows up to the
+At most one stripe of each file is in memory. Usually, only one of the files with inserts, or some small ones,
+have a stripe in memory. Files are sorted by ROW__ID. So the stripes in memory decide all rows up to the
 smallest key at which one of them ends. The rules on keys are in :mod:`mutation_api.format.merge_events`.
 
 A file on which Hive's two readers would disagree is rejected: one with deletes older than their rows.
@@ -46,7 +46,8 @@ __all__ = ["key_rounds", "merge_files"]
 
 _SMALL_BYTES = 64 * 1024
 _SMALL_TOGETHER = 64
-"""The number and size of small files that are read at once. Each round costs time for every other file."""
+"""The number and size of small files that are read at once. Each round also takes time for every other
+file."""
 
 _LOWEST = RecordIdentifier(-(2**63), -(2**31), -(2**63))
 _HIGHEST = RecordIdentifier(2**63 - 1, 2**31 - 1, 2**63 - 1)
@@ -135,7 +136,8 @@ def _read_in_turn(
 
 
 class _Source:
-    """One file, or several in turn, in a merge: at most one stripe of its events, and how far they reach.
+    """One file, or several in turn, in a merge: at most one stripe of its events, and the key up to which
+    they are complete.
 
     All events up to the key ``known_through`` have been read into ``chunks``. The events of a stripe's last
     key may be incomplete until the next stripe is read.
@@ -296,7 +298,7 @@ def _check_deletes(pieces: Sequence[_Piece], valid: ValidIdList, version: AcidVe
 def _gather(chunks: list[EventChunk], indices: NDArray[np.int64]) -> Iterator[EventChunk]:
     """Return the events at these indices of the concatenated chunks, with all their columns.
 
-    Indices mostly ascend (a base and few updates in this range). The chunks are then not joined.
+    Indices usually ascend (a base and few updates in this range). In this case the chunks are not joined.
     """
     if bool((indices[1:] > indices[:-1]).all()):
         yield from _gather_ascending(chunks, indices)

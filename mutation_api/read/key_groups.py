@@ -46,8 +46,8 @@ class KeyGroups:
         ranges: the indices start..stop-1 of a partition's keys, by its name. Partitions without keys are
             missing.
         excludes: True if the rows that have none of the keys are selected.
-        buckets: the buckets that can hold a key, by partition. Partitions in which all buckets can are
-            missing.
+        buckets: the buckets that can hold a key, by partition. Partitions in which every bucket can hold a
+            key are missing.
         num_buckets: the table's number of buckets.
     """
 
@@ -172,7 +172,7 @@ def group_keys(
 def _buckets(
     table: AcidTable, keys: pa.Table, ranges: Mapping[str, tuple[int, int]]
 ) -> dict[str, frozenset[int]]:
-    """Return the buckets of the keys by partition, without partitions in which these are all buckets."""
+    """Return the buckets of the keys by partition; leave out partitions with keys in all buckets."""
     try:
         bucket_ids = np.asarray(BucketIdResolver(table).resolve(keys))
     except RecordValueError:

@@ -180,8 +180,8 @@ def _is_loaded(
     if len(plain) < len(entries) or is_wrong_delta:
         raise DirectoryStateError(
             f"{plain[0].location} is a plain file. LOAD DATA writes such files into a base or a delta of "
-            f"one write id, without other files, but {len(entries) - len(plain)} other files lie beside "
-            "it. Move away the files that do not belong there"
+            f"one write id, without other files, but {len(entries) - len(plain)} other files are in the "
+            "same directory. Move away the files that do not belong there"
         )
     return True
 
@@ -225,7 +225,7 @@ def _check_one_file_a_bucket(files: Sequence[EventFile]) -> None:
 
 
 def _flush_length(storage: Directories, side_file: Location) -> int:
-    """Return the committed bytes of a file that is being written.
+    """Return the number of committed bytes of a file that is being written.
 
     This is the last complete number in its side file, or 0.
     """
@@ -280,7 +280,7 @@ def _insert_only_files(
     stray = [*state.original_files, *state.original_directories]
     if stray:
         raise DirectoryStateError(
-            f"{location}/{stray[0]} lies outside every base and delta directory of an insert-only table; "
+            f"{location}/{stray[0]} is outside every base and delta directory of an insert-only table; "
             "Hive ignores it unless hive.mm.allow.originals is set. Load it, or move it away"
         )
     deletes = [d.name for d in state.deltas if d.is_delete]
@@ -311,8 +311,8 @@ def find_partitions(location: Location) -> dict[str, Location]:
     the table is not partitioned.
 
     Raises:
-        DirectoryStateError: If the directory is missing, partitions have different keys, or data lies beside
-            them.
+        DirectoryStateError: If the directory is missing, partitions have different keys, or there is data
+            next to them.
     """
     try:
         found = dict(_partitions(location))

@@ -1,4 +1,4 @@
-"""Plans of what a snapshot reads from a table's partitions: which files make up each bucket.
+"""Plans for reading a snapshot of a table's partitions: the files that make up each bucket.
 
 :func:`plan_splits` plans one partition; :func:`plan_partitions` plans many and lists their directories in
 parallel. A split is a small value that can be converted to a string, so another process may read it
@@ -6,7 +6,7 @@ parallel. A split is a small value that can be converted to a string, so another
 split.
 
 The plan is rejected if Hive would silently lose or duplicate rows: delta buckets beyond the table's bucket
-count, original files whose rows events would match twice.
+count, original files with rows that an event would match twice.
 
 Source: Hive's OrcInputFormat (split generation; 2.3, 3.1, 4.x).
 """
@@ -132,7 +132,7 @@ def plan_splits(
     directories: Directories | None = None,
     own_files: Sequence[EventFile] = (),
 ) -> list[SnapshotSplit]:
-    """Return what a snapshot reads of one partition: one split for each bucket with files, by bucket id.
+    """Return the splits that a snapshot reads of one partition: one for each bucket with files, by bucket id.
 
     It lists directories, and opens only side files.
 
@@ -141,8 +141,8 @@ def plan_splits(
         partition_name: the escaped name, '' for an unpartitioned table.
         location: the partition's location. A partition whose directory is missing has no rows.
         valid: the ids that the snapshot sees: the table's write ids, in v1 transactions.
-        valid_txns: the transactions that it sees. Required with Hive 4, whose compacted directories name
-            theirs.
+        valid_txns: the transactions that it sees. Required with Hive 4, whose compacted directories have the
+            compaction's transaction in their names.
         directories: lists directories. If None, the storage itself does.
         own_files: staged files of the reader's own transaction.
 
@@ -178,7 +178,7 @@ def plan_partitions(
     is_whole_table: bool,
     own_files: Mapping[str, Sequence[EventFile]] | None = None,
 ) -> list[SnapshotSplit]:
-    """Return what a snapshot reads of several partitions.
+    """Return the splits that a snapshot reads of several partitions.
 
     Args:
         table: the partitions' table.

@@ -1,4 +1,4 @@
-"""RowFilter: the condition of a scan. It leaves out partitions, stripes and rows that do not meet it.
+"""RowFilter: the condition of a scan. It excludes partitions and stripes without matching rows, and rows.
 
 Arrow can simplify a condition if something is known about its columns: a dataset drops the fragments for
 which the condition cannot hold. Here each partition is such a fragment, whose partition columns are constant,

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 __all__ = ["PartitionRows", "TableScan", "arrow_schema"]
 
 _ALONE_BYTES = 1024 * 1024
-"""Less data than this is read by the caller's own thread."""
+"""If there is less data than this number of bytes, the caller's own thread reads it."""
 
 PartitionRows = tuple[str | None, pa.RecordBatch]
 """The (escaped) name of a partition, None in an unpartitioned table, and some of its rows."""
@@ -106,8 +106,8 @@ class TableScan:
         if not isinstance(self.timestamps, TimestampForm):
             forms = ", ".join(form.name for form in TimestampForm)
             raise ConfigurationError(
-                f"table {self.view.table.full_name}: timestamps={self.timestamps!r}: "
-                f"give one of TimestampForm: {forms}"
+                f"table {self.view.table.full_name}: timestamps={self.timestamps!r}: expected one of "
+                f"TimestampForm: {forms}"
             )
 
     def __repr__(self) -> str:
@@ -208,9 +208,9 @@ class TableScan:
     def to_pandas(self) -> pd.DataFrame:
         """Return all rows as a pandas DataFrame whose columns keep Arrow's types (``pandas.ArrowDtype``).
 
-        So every value is exact, and a row can be passed to an update as it is: NULL does not turn whole
-        numbers into doubles, and dates, timestamps and decimals have their whole range. Unions are Python
-        objects. ``scan.to_arrow().to_pandas()`` returns numpy's types instead, which are not exact.
+        So every value is exact, and a row can be passed to an update as it is: NULL does not turn integers
+        into doubles, and dates, timestamps and decimals have their full range. Unions are Python objects.
+        ``scan.to_arrow().to_pandas()`` returns numpy's types instead, which are not exact.
 
         Raises:
             ConfigurationError: If pandas is not installed.

@@ -2,9 +2,9 @@
 
 :func:`open_table` makes a view from a transaction or a snapshot that a client opened.
 :func:`mutation_api.read.directory_scan.open_directory` makes one from a directory without a metastore.
-Readers treat both alike.
+Readers treat both in the same way.
 
-:class:`PlannedFiles` are the files that a scan reads, and which of their rows are visible. Conditions on the
+:class:`PlannedFiles` are the files that a scan reads, and the ids whose rows are visible. Conditions on the
 values of partitions are applied here. Packages that only some forms of rows need are imported when such a
 form is requested.
 """
@@ -46,12 +46,12 @@ __all__ = [
 
 
 def _nothing() -> None:
-    """Check nothing: the files are not protected."""
+    """Check nothing, because the files are not protected."""
 
 
 @runtime_checkable
 class SeesOwnFiles(Protocol):
-    """A transaction, which sees what it has written."""
+    """A transaction, which sees its own writes."""
 
     def own_files(self, table: str) -> Mapping[str, Sequence[EventFile]]:
         """Return the staged files of one of its tables, by (escaped) partition."""
@@ -80,7 +80,7 @@ class TableView:
     check: Callable[[], None] = field(default=_nothing, compare=False)
 
     def plan(self, names: Collection[str] | None = None) -> list[SnapshotSplit]:
-        """Return what the reader reads of some partitions, in their order. If None, of all partitions.
+        """Return the splits of some partitions, in their order. If None, of all partitions.
 
         Raises:
             DirectoryStateError: See :func:`mutation_api.read.partition_plan.plan_splits`.
@@ -276,7 +276,7 @@ def optional_package(name: str, what: str) -> ModuleType:
         what: the function that requires it, for the message: ``to_polars()``.
 
     Raises:
-        ConfigurationError: If it is not installed. The message says what to install.
+        ConfigurationError: If it is not installed. The message names the package to install.
     """
     try:
         return importlib.import_module(name)

@@ -1,4 +1,4 @@
-"""Credentials for storage that the driver requests for its workers, and keeps alive.
+"""Credentials for storage that the driver requests for its workers and renews.
 
 A worker on a cluster has no ticket, and the token file that it was started with expires. So each job carries
 delegation tokens of the driver. They are issued to the driver's user, who may also renew them, as long as the
@@ -63,7 +63,7 @@ def ticket_cache() -> Path | None:
 
 @contextlib.contextmanager
 def with_ticket(jvm: Any, configuration: Any, issuer: str, cache: Path) -> Iterator[Any]:
-    """Yield a file system that is logged in to with the tickets in a file, not as Spark's own user."""
+    """Yield a file system whose login uses the tickets in a file instead of Spark's own user."""
     apart = jvm.org.apache.hadoop.conf.Configuration(configuration)
     apart.set("hadoop.security.kerberos.ticket.cache.path", str(cache))
     files = jvm.org.apache.hadoop.fs.FileSystem.newInstance(jvm.java.net.URI(issuer), apart, None)
@@ -81,7 +81,7 @@ class TokenKeeper:
         self._kept: dict[tuple[str, ...], _Kept] = {}
 
     def tokens(self, context: SparkContext, issuers: Sequence[str]) -> bytes | None:
-        """Return tokens of these issuers that will be valid for long. None if new ones are needed."""
+        """Return tokens of these issuers that remain valid for a long time. None if new ones are needed."""
         with self._guard:
             kept = self._kept.get(tuple(issuers))
         return kept.tokens if kept is not None and kept.is_good_for(context) else None
@@ -114,7 +114,7 @@ class _Kept:
         return context is self._context and now < half and now < self._valid_until
 
     def start(self) -> bool:
-        """Renew the tokens once to find out how long they are valid, then go on in a thread.
+        """Renew the tokens once to find out how long they are valid, then continue in a thread.
 
         Return False if that fails.
         """
@@ -154,7 +154,7 @@ class _Kept:
         return datetime.datetime.fromtimestamp(self._valid_until, datetime.UTC).isoformat(timespec="seconds")
 
     def _renewed(self) -> float:
-        """Renew the tokens and return until when they are valid, in seconds since 1970."""
+        """Renew the tokens and return the time until which they are valid, in seconds since 1970."""
         cache = ticket_cache()
         if cache is None:
             raise ConfigurationError("the ticket no longer exists")

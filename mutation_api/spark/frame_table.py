@@ -55,7 +55,7 @@ def create_table(
     """Create an ACID table for rows of this schema.
 
     A TIMESTAMP becomes Hive's timestamp, which has no time zone: ``apply_changes`` stores the local time that
-    the session shows. Nullability is not kept, so all columns of the table may be null.
+    the session shows. Nullability is not preserved, so all columns of the table may be null.
 
     Args:
         metastore: the metastore in which the table is created, as returned by
@@ -162,8 +162,8 @@ _PLAIN = (
 def arrow_type_of(spark_type: DataType) -> pa.DataType:
     """Return the Arrow type of a Spark type.
 
-    Values of a user-defined type arrive in the form in which they are stored, and a VARIANT arrives as the
-    bytes of its encoding. So any type that is not listed here is refused.
+    Values of a user-defined type arrive in their storage form, and a VARIANT arrives as the bytes of its
+    encoding. So any type that is not listed here is refused.
 
     Raises:
         TypeError: If the type is or contains a type that is refused, or if Spark has no Arrow type for it.
@@ -208,8 +208,8 @@ def counted_by_rows(spark: SparkSession) -> Iterator[None]:
 
     Spark adds up the bytes of a batch again for each row, which takes longer than writing the row (measured:
     more than half of the time to Python). If the user has set a byte limit, this does nothing. A lower row
-    limit set by the user is kept. Other queries that begin in the session during the block get the same
-    batches. Spark versions that do not count bytes ignore the byte setting.
+    limit that the user has set stays in force. Other queries that begin in the session during the block get
+    the same batches. Spark versions that do not count bytes ignore the byte setting.
 
     Args:
         spark: the session of the jobs.

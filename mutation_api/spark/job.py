@@ -1,8 +1,8 @@
 """apply_changes: write a DataFrame of changes as staged files of one table, in an open transaction.
 
-Spark may repeat a task or run it twice at once. So each attempt writes to its own hidden directory and
-returns manifests. Spark passes the results of the winning attempts to the driver, which removes the files of
-the other attempts.
+Spark may repeat a task or run it twice at the same time. So each attempt writes to its own hidden directory
+and returns manifests. Spark passes the results of the winning attempts to the driver, which removes the files
+of the other attempts.
 
 On request, the ROW__IDs of updates and deletes are looked up in the transaction's snapshot before anything is
 written. Hive silently writes an update of a missing row as a new row, and ignores a delete of one. This check
@@ -88,7 +88,8 @@ def verify_changed_row_ids(table: AcidTable, addresses: DataFrame, snapshot: Dat
         snapshot: at least the column ROW__ID of the touched partitions.
 
     Raises:
-        RowIdNotFoundError: If some do not. The message shows the first few, with partition and bucket.
+        RowIdNotFoundError: If some of them do not. The message shows the first few, with partition and
+            bucket.
     """
     partition = sf.col(f"{ROW_ID_COLUMN}.partition") if table.partition_keys else sf.lit("")
     known = snapshot.select(
@@ -196,7 +197,7 @@ def apply_changes(
     only once. Insert-only tables accept only inserts.
 
     If a task fails, Spark evaluates its share of ``changes`` again. So materialise a non-deterministic
-    DataFrame (rand(), a source that changes) first: cache, checkpoint, a table. The same holds for
+    DataFrame (rand(), a source that changes) first, with cache, checkpoint or a table. The same applies to
     ``verify_row_ids``, which evaluates the changes a second time.
 
     If this raises an error, nothing is kept for the table, and the transaction is still open. Abort it, or
@@ -204,8 +205,8 @@ def apply_changes(
 
     Args:
         transaction: an open transaction. The table must be one of its sinks.
-        table: ``database.table``. A transaction takes any number of change sets of a table, each of
-            which sees the rows that earlier ones have written. On Hive 2 it takes one.
+        table: ``database.table``. A transaction accepts any number of change sets of a table, each of which
+            sees the rows that earlier ones have written. On Hive 2 it accepts only one.
         changes: any DataFrame, which this call evaluates.
         operation_column: name of the operation column.
         num_partitions: number of writing tasks. By default the session's shuffle partitions, but at most four
@@ -220,7 +221,7 @@ def apply_changes(
         options: stripe size and compression of the files, and memory for sorting.
 
     Returns:
-        A summary of what was written.
+        A summary of the written changes.
 
     Raises:
         TransactionStateError: If the transaction is not open, if the table is a source, or if it already has
@@ -267,7 +268,7 @@ def apply_plan(
     Args:
         transaction: see :func:`apply_changes`.
         table: see :func:`apply_changes`.
-        plan_for: makes the plan, when it is certain that the table may be changed.
+        plan_for: creates the plan, after it has been checked that the table may be changed.
         options: see :func:`apply_changes`.
 
     Raises:
@@ -288,8 +289,8 @@ def _applied(
 ) -> ApplySummary:
     """Write a planned change set.
 
-    With ``by_tasks``, the driver writes it. If it has more rows than the driver takes, this makes the plan
-    for tasks.
+    With ``by_tasks``, the driver writes it. If it has more rows than the driver accepts, this function plans
+    it for tasks.
     """
     check_sink(table)
     with transaction.changing(table.full_name):
@@ -328,7 +329,8 @@ def _applied(
 def _cancelled_when_lost(transaction: OpenTransaction, context: SparkContext, tag: str) -> Iterator[None]:
     """Tag the jobs of the block. Cancel them when the transaction is lost or the user interrupts.
 
-    If the block fails and the transaction is lost, the loss is raised, since it caused the failure.
+    If the block fails and the transaction is lost, the error about the loss is raised, since it caused the
+    failure.
     """
 
     def cancel(_: Exception) -> None:

@@ -1,8 +1,8 @@
 """Access to objects of Spark's JVM that PySpark keeps private. No other module accesses them.
 
-Spark's public API does not show what an expression reads, whether it is deterministic, or how large a cached
-DataFrame is, and it converts bytes to strings on the way to Python. A Spark Connect session has no local JVM:
-functions that take a session or a DataFrame then raise ConfigurationError.
+Spark's public API does not show which columns an expression reads, whether it is deterministic, or how large
+a cached DataFrame is, and it converts bytes to strings on the way to Python. A Spark Connect session has no
+local JVM: functions that take a session or a DataFrame then raise ConfigurationError.
 
 The session to use is found here if the caller does not pass one.
 """
@@ -112,9 +112,8 @@ def _kinds(plan: Any) -> Iterator[str]:
 def raw_bytes(frame: DataFrame) -> RDD[bytes]:
     """Return the values of a DataFrame's only column, which is binary, for tasks in Python.
 
-    Refused: ``frame.rdd``, which converts bytes to strings on the way (measured: 2.5 s of CPU per 100 MB),
-        and
-    mapInArrow, which would pass as many values at once as a batch of short rows may have.
+    Rejected alternatives: ``frame.rdd``, which converts bytes to strings on the way (measured: 2.5 s of CPU
+    per 100 MB), and mapInArrow, which would pass as many values at once as a batch of short rows has.
     """
     context = spark_context(frame.sparkSession)
     binary = jvm_of(context).org.apache.spark.sql.Encoders.BINARY()
@@ -122,7 +121,7 @@ def raw_bytes(frame: DataFrame) -> RDD[bytes]:
 
 
 def frame_of_batches(spark: SparkSession, batches: Sequence[pa.RecordBatch], schema: StructType) -> DataFrame:
-    """Return a DataFrame of Arrow batches, for Spark versions whose ``createDataFrame`` takes none."""
+    """Return a DataFrame of Arrow batches, for Spark versions without such a ``createDataFrame``."""
     context = spark_context(spark)
     jvm = jvm_of(context)
     stream = context._serialize_to_jvm(
@@ -138,7 +137,7 @@ def running_batch(frame: DataFrame, number: int) -> tuple[str, str] | None:
     """Return the query whose batch this DataFrame is, within ``foreachBatch``. None elsewhere.
 
     Returns:
-        The query's identifier, which its checkpoint keeps, and what the batch reads, as the checkpoint's
+        The query's identifier, which its checkpoint contains, and the input of the batch, as the checkpoint's
         offset log stores it. The string is the same if the batch runs again after a crash.
     """
     context = spark_context(frame.sparkSession)

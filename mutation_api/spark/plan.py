@@ -72,7 +72,8 @@ TASKS_PER_CORE_IF_CLOSING_WAITS = 2
 See :attr:`Storage.closing_waits`."""
 
 SPLIT_PARTS = 4
-"""Changes that are split at once use 1/SPLIT_PARTS of the sorting memory: there are up to three copies."""
+"""Changes that are split at the same time use 1/SPLIT_PARTS of the sorting memory, because up to three copies
+of them exist."""
 
 _ADDRESS_FIELDS = [
     StructField(name, from_arrow_type(field.type))
@@ -85,8 +86,8 @@ _ADDRESS_FIELDS = [
 class ChangePlan:
     """A change set whose columns were matched with those of its table. No job was run.
 
-    The data columns of deletes are null, because they are not read. A TIMESTAMP is the local time that it
-    shows in the session's time zone, as Hive stores it.
+    The data columns of deletes are null, because they are not read. A TIMESTAMP is converted to local time in
+    the session's time zone, which Hive stores.
     """
 
     changes: DataFrame
@@ -166,13 +167,13 @@ def plan_pieces(
     num_partitions: int | None = None,
     insert_files: int | None = None,
 ) -> ChangePlan:
-    """Plan how changes are addressed that are already in pieces.
+    """Plan how changes that are already in pieces are addressed.
 
     Args:
         table: a bound descriptor.
         pieces: one binary column, CHANGES: an Arrow stream in each row.
         schema: the columns of the pieces, under the table's names: the operation, ROW__ID unless the table is
-            insert-only, and all columns. Pieces for an unbucketed table have WRITER in addition.
+            insert-only, and all columns. Pieces for an unbucketed table also have the column WRITER.
         valid_ids: see :func:`plan_changes`.
         operation_column: see :func:`plan_changes`.
         num_partitions: see :func:`plan_changes`.
@@ -305,8 +306,8 @@ def _writer(schema: StructType, layout: ChangeLayout, writer_count: int) -> Colu
 def content_hash(contents: Iterable[tuple[Column, DataType]]) -> Column:
     """Return a hash of columns, for choosing the file of a new row.
 
-    If a retried task sent a row elsewhere, the row would be written twice or not at all. Hence random or
-    running numbers are refused. The hash is Spark's own and is computed in the JVM. Spark refuses to hash
+    If a retried task sent a row elsewhere, the row would be written twice or not at all. Therefore random or
+    sequential numbers are not used. The hash is Spark's own and is computed in the JVM. Spark refuses to hash
     maps, so columns that contain them are hashed as JSON strings.
     """
     return sf.xxhash64(
@@ -326,7 +327,7 @@ def _row_id_parts(layout: ChangeLayout) -> list[Column]:
 
 
 def in_wall_clock(value: Column, found: DataType) -> Column:
-    """Return a value of a type with local timestamps, as its session shows them."""
+    """Return a value with local timestamps, as its session shows them."""
     wanted = wall_clock_type(found)
     return value if wanted == found else value.cast(wanted)
 
@@ -336,14 +337,14 @@ _TRIAL_DDL = ", ".join(f"{name} long" for name in _TRIAL_FIELDS)
 
 
 def forecast_changes(plan: ChangePlan) -> Forecast:
-    """Count what :func:`mutation_api.spark.job.apply_changes` would write.
+    """Count the changes that :func:`mutation_api.spark.job.apply_changes` would write.
 
     This evaluates the changes once without their values, and a sample of them with values. Only temporary
     files are written.
 
     Raises:
-        Errors: For invalid changes, the errors that the writer raises, as far as addresses and the sample
-            show them.
+        Errors: For invalid changes, the errors that the writer raises, as far as the addresses and the sample
+            reveal them.
     """
     table = plan.addresser.classifier.table
     groups = _groups(plan.addresses())

@@ -1,9 +1,9 @@
 """pack_python: pack this Python with this library into one file, for machines that have neither.
 
-Spark unpacks an archive (``spark.archives``, ``--archives``) beside each executor and runs the Python that
+Spark unpacks an archive (``spark.archives``, ``--archives``) next to each executor and runs the Python that
 ``PYSPARK_PYTHON`` names there. Tools that pack a virtual environment leave out its interpreter, so their
 archives only run where the same interpreter is installed in the same place. This archive includes it. It
-contains what is installed here, so workers have the versions with which the driver was tested. PySpark itself
+contains the packages that are installed here, so workers have the same versions as the driver. PySpark itself
 is left out, since Spark provides its own to each executor.
 """
 

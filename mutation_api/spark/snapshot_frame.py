@@ -1,8 +1,8 @@
 """The rows that a transaction can read, with their ROW__ID, as a DataFrame: all rows, or rows by key.
 
 The driver lists directories and decides which files make up each (partition, bucket). Tasks merge them with
-:mod:`mutation_api.read.snapshot_reader`. Refused: Spark's own ORC reader, which fails on ACID files unless
-all six event columns are read, and does not merge.
+:mod:`mutation_api.read.snapshot_reader`. Rejected alternative: Spark's own ORC reader, which fails on ACID
+files unless all six event columns are read, and does not merge.
 
 For rows by key, each bucket of a table is searched, in one task, for the keys that hash to it. A merge uses
 this if its source has more keys than the driver collects. The keys are shuffled to their buckets. Rows of the
@@ -228,7 +228,7 @@ def read_table(
             are key columns of the table, in any case and including partition columns, in the types of
             ``arrow_type(…, timestamp_unit="us")``. They need not be among ``columns``. Partitions, buckets
             and stripes that cannot hold any of the keys are not read. In the others, the key columns are read
-            first. NaN equals NaN, -0.0 equals 0.0, NULL equals nothing.
+            first. NaN equals NaN, -0.0 equals 0.0, and NULL does not equal any value.
         null_safe_keys: True if NULL equals NULL.
         without_keys: True to return the other rows instead, those that have none of the keys.
         prune_buckets: True to skip buckets to which no key hashes, if the keys include the bucket columns.
@@ -249,7 +249,8 @@ def read_table(
     Raises:
         ConfigurationError: If the view is a client, or if there is no session.
         RecordLayoutError: If the table lacks a column or partition, or if keys have another type.
-        TableNotMutableError: If Spark cannot hold a column (uniontype). Name the others in ``columns``.
+        TableNotMutableError: If Spark cannot hold a column (uniontype). List the other columns in
+            ``columns``.
         DirectoryStateError: See :func:`mutation_api.read.partition_plan.plan_splits`.
         ClientError: If the view does not have the table, is not open, or has lost its lock.
         CorruptFileError, DirectoryStateError, RecordValueError: When the frame is evaluated. This is then a
@@ -332,7 +333,7 @@ def read_table_by_bucket(
 
 
 def check_view(view: SnapshotView, table_name: str) -> None:
-    """Raise if a client is passed instead of a snapshot, or if the snapshot is not open."""
+    """Raise an error if a client is passed instead of a snapshot, or if the snapshot is not open."""
     if hasattr(view, "open_snapshot"):
         raise ConfigurationError(
             f"a client is not a snapshot. Use with client.open_snapshot({table_name!r}) as view: "

@@ -7,9 +7,9 @@ Arrow to its own format and back.
 A writing task sorts its addressed changes, which arrive in any order, and writes them. Python sorts, because
 sorting rows by four columns in Spark took half of the job: see DESIGN.md.
 
-Every version of Spark shuffles by the hash of a column. It is the same for equal values, but out of eight
-tasks it leaves some without rows and gives others three times as many. So a task's number is replaced by a
-number whose hash leads to that task.
+Every version of Spark shuffles by the hash of a column. The hash is the same for equal values, but among
+eight tasks, some get no rows and others three times as many. So a task's number is replaced by a number whose
+hash leads to that task.
 
 Source: Spark's HashPartitioning (Murmur3 of the value with seed 42, modulo the number of tasks) and
 Murmur3_x86_32.hashInt.
@@ -190,7 +190,7 @@ class ChangeWriter:
         return (manifest.to_json() for manifest in self.write(pieces))
 
     def write(self, pieces: Iterable[bytes]) -> tuple[DeltaManifest, ...]:
-        """Write all changes of one task. Return what was written.
+        """Write all changes of one task. Return a description of the written files.
 
         Raises:
             Errors: See :meth:`mutation_api.write.coordinator.MutatorCoordinator.insert` and its other
@@ -260,7 +260,7 @@ def to_tasks(frame: DataFrame, tasks: int, task: Column) -> DataFrame:
 
 @functools.cache
 def numbers_for(tasks: int) -> tuple[int, ...]:
-    """Return, for each of ``tasks`` tasks, the least number that Spark's shuffle sends there."""
+    """Return, for each of ``tasks`` tasks, the smallest number that Spark's shuffle sends to it."""
     found = np.full(tasks, -1, np.int64)
     start = 0
     while (found < 0).any():

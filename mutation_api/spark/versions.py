@@ -1,13 +1,13 @@
 """Differences between Spark 3.5, 4.0 and 4.1 to 4.3, behind one interface.
 
-No other module checks the version or names what a version lacks. These versions lack the following, and this
-is used instead:
+No other module checks the version or refers to features that a version lacks. These versions lack the
+following, and this is used instead:
 
 ===========================  =============  ==================================================================
 lacking                      comes with     instead
 ===========================  =============  ==================================================================
 ``DataFrame.toArrow``        Spark 4.0      the batches that ``toPandas`` collects
-Arrow in ``createDataFrame`` Spark 4.0      the stream from which Spark 4 makes it
+Arrow in ``createDataFrame`` Spark 4.0      the stream from which Spark 4 creates it
 ``DataType.fromDDL``         Spark 4.0      the parser that it calls
 ``Column.try_cast``          Spark 4.0      SQL's TRY_CAST, on every version
 ANSI rules by default        Spark 4.0      set while a merge is planned and run: :func:`ansi_rules`
@@ -117,7 +117,7 @@ def in_force(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]
 
 
 def users_own(spark: SparkSession, name: str) -> str | None:
-    """Return the value that the user gave a setting, ignoring changes by blocks. None if not set."""
+    """Return the user's value of a setting, ignoring changes by blocks. None if not set."""
     with _guard:
         known = _changed.get((spark, name))
         return spark.conf.get(name, None) if known is None else known.before
@@ -312,7 +312,7 @@ def _computed_in_one_pass(frame: DataFrame, columns: Mapping[str, Column | Arrow
 
 @dataclass(frozen=True)
 class _Step:
-    """The source of a column: ``function`` of ``count`` inputs from ``first`` on, or that input unchanged."""
+    """The source of a column: ``function`` of ``count`` inputs from ``first`` on, or an unchanged input."""
 
     first: int
     count: int
@@ -377,10 +377,10 @@ def _changed_type(kind: DataType, change: Callable[[DataType], DataType]) -> Dat
 def ansi_rules(spark: SparkSession) -> Iterator[None]:
     """Analyse and run expressions within the block by ANSI rules, unless the user chose otherwise.
 
-    By the default rules of Spark 3.5, an invalid cast and a division by zero give NULL, and a sum that is too
-    large is truncated, so a merge would silently write wrong values. Spark 4 refuses all of these. A user who
-    sets ``spark.sql.ansi.enabled`` in the session has chosen. Other queries that begin in the session during
-    the block have the same rules.
+    By the default rules of Spark 3.5, an invalid cast and a division by zero result in NULL, and a sum that
+    is too large is truncated, so a merge would silently write wrong values. Spark 4 refuses all of these.
+    Setting ``spark.sql.ansi.enabled`` in the session is such a choice. Other queries that begin in the
+    session during the block have the same rules.
     """
     is_chosen = users_own(spark, ANSI) is not None or _ANSI_VARIABLE in os.environ
     with contextlib.nullcontext() if is_chosen else in_force(spark, {ANSI: "true"}):
@@ -390,7 +390,7 @@ def ansi_rules(spark: SparkSession) -> Iterator[None]:
 def lenient_part(spark: SparkSession, expression: Any) -> str | None:
     """Return the SQL of the first part of a resolved expression that ignores the session's ANSI rules.
 
-    On Spark 3.5, a Column has the rules of the session at the time when it was made. SQL strings are not
+    On Spark 3.5, a Column has the rules of the session at the time when it was created. SQL strings are not
     affected.
     """
     if SPARK >= _ARROW_API or spark.conf.get(ANSI) != "true":
@@ -412,10 +412,10 @@ def _is_lenient(expression: Any, rule: str) -> bool:
 
 @contextlib.contextmanager
 def unlogged_errors() -> Iterator[None]:
-    """Keep PySpark from logging the Spark errors that this thread gets within the block.
+    """Prevent PySpark from logging the Spark errors that this thread receives within the block.
 
-    From Spark 4.0 on, PySpark prints each error as JSON when it makes the exception, even if it is caught and
-    reported in another message. Errors in other threads or after the block are logged as usual.
+    From Spark 4.0 on, PySpark prints each error as JSON when it creates the exception, even if it is caught
+    and reported in another message. Errors in other threads or after the block are logged as usual.
     """
     if SPARK < _ERROR_LOG:
         yield

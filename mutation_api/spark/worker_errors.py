@@ -1,4 +1,4 @@
-"""Failures of a Spark job, turned back into this library's errors on the driver.
+"""Failures of a Spark job, converted back to this library's errors on the driver.
 
 A worker's error reaches the driver only as a string, inside a pyspark exception. Its message repeats Python's
 traceback and often the JVM's. The last line of Python's traceback contains the error's class and message.
@@ -90,12 +90,12 @@ def worker_error_from_text(what: str, text: str) -> MutationError:
     missing = MISSING_MODULE.search(text)
     if missing:
         return WorkerError(
-            f"{what}: Spark's Python workers have no module {missing['name']!r}: they run another Python "
-            f"than this program ({sys.executable}), or hive-mutation-api is not installed there. On this "
-            "machine, set PYSPARK_PYTHON to that program before the session starts (local_spark_session does "
-            "so). On a cluster, install hive-mutation-api on every worker, or ship an environment that "
-            "contains it: hive-mutate pack makes one, commands take it as --python-archive, and other "
-            "programs as spark.archives"
+            f"{what}: Spark's Python workers have no module {missing['name']!r}: they run a different "
+            f"Python from this program ({sys.executable}), or hive-mutation-api is not installed there. On "
+            "this machine, set PYSPARK_PYTHON to that program before the session starts "
+            "(local_spark_session does so). On a cluster, install hive-mutation-api on every worker, or "
+            "ship an environment that contains it: hive-mutate pack makes one, commands take it as "
+            "--python-archive, and other programs as spark.archives"
         )
     if is_data_exception(text):
         return RecordValueError(f"{what}: an expression cannot be evaluated for a row: {_short_cause(text)}")
@@ -116,7 +116,9 @@ _MASTER = "org$apache$spark$deploy$yarn$ApplicationMaster$$master"
 
 
 def fail_on_yarn(message: str, code: int) -> None:
-    """End the application as failed. Spark then soon ends this process, and the attempt with it.
+    """End the application as failed.
+
+    Spark then ends this process, and with it the attempt, shortly afterwards.
 
     This has no effect if there was no session, since the driver is then not registered, or in a Spark
     version that does this differently.

@@ -6,16 +6,16 @@ a list of blocks is committed. The commit is one request without data and refuse
 contain the name of their writer. A commit takes the blocks of one attempt and drops all others.
 
 No request can remove uncommitted blocks; the store removes them after a week. To abandon all blocks of a
-blob, an empty list is committed, which drops them, and the empty blob is deleted at once. For that moment, an
-empty file exists in a directory that no transaction has published.
+blob, an empty list is committed, which drops them, and the empty blob is deleted immediately. For that
+moment, an empty file exists in a directory that no transaction has published.
 
 Accounts with a hierarchical namespace have directories, which must also be deleted. On other accounts, other
 programs leave empty blobs that mark directories. Both are recognised by ``hdi_isfolder`` in their metadata. A
 location is also a directory if anything is below it.
 
 Each request is repeated with back-off, ``fs.azure.io.retry.max.retries`` times. So a request may have taken
-effect although its answer was lost. A repetition finds that out, since blobs name their writer in their
-metadata.
+effect although its answer was lost. A repeated request detects this, since blobs contain the name of their
+writer in their metadata.
 
 Errors of Azure's client become OSError with errno, a one-line reason and the location. Signatures are removed
 from the reason.
@@ -317,7 +317,7 @@ class AzureStorage(ObjectStore[BlobProperties]):
             self._client.get().delete_blob(key, **condition)
 
     def _below(self, directory: Location, *include: str) -> Sequence[BlobProperties]:
-        """Return all blobs below a location, which may be missing."""
+        """Return all blobs below a location; the location may not exist."""
         prefix = self._prefix(directory)
         with contextlib.suppress(FileNotFoundError), os_errors(directory):
             return [*self._client.get().list_blobs(prefix, include=[*include])]

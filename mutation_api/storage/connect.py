@@ -1,6 +1,6 @@
 """The storage that holds a location, and files that are replaced as a whole. Only this module lists schemes.
 
-Files for people, such as exports and reports, may replace older ones; files of tables never replace others.
+Exports, reports and similar files may replace older ones; files of tables never replace others.
 On a local disk, an older file is replaced in one step. Other storages cannot do that. There, the older file
 is deleted when the new one is complete, just before the new one gets its name.
 """
@@ -59,7 +59,8 @@ _KINDS: Mapping[str, _Kind] = {
 
 _LOCAL = LocalStorage()
 _READING_THREADS = 16
-"""Data must be decoded after it is read. More threads would wait for the processor, not for the storage."""
+"""The number of reading threads. With more, threads would wait for the processor, since data must be decoded
+after it is read."""
 
 
 class _Connections:
@@ -146,7 +147,7 @@ def storage_at(location: Location) -> Storage:
 
 
 def reading_threads(storage: Storage) -> int:
-    """Return the number of files to read in parallel: one on a local disk, where a read hardly waits."""
+    """Return the number of files to read in parallel. It is one on a local disk, where reads hardly wait."""
     return 1 if storage is _LOCAL else min(storage.threads, _READING_THREADS)
 
 
@@ -177,7 +178,7 @@ _COPIED_BYTES = 4 * 1024 * 1024
 def replacing(location: Location) -> Iterator[pa.NativeFile]:
     """Open a stream into a file that replaces an older one when the block ends without an error.
 
-    After an error, nothing of the new file remains. Its directory must exist.
+    After an error, no part of the new file remains. Its directory must exist.
 
     Raises:
         OSError: If the storage fails.

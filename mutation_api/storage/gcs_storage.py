@@ -3,12 +3,13 @@
 Publishing is a rename. The store moves an object within its bucket in one atomic step, without transferring
 its bytes, and on request refuses to replace another object (``ifGenerationMatch=0``). So a file is staged as
 an object under its hidden name: one request by the writer, one by the committer. Multipart uploads, which the
-S3 module uses, take no conditions there.
+S3 module uses, do not accept conditions there.
 
 Markers that Hadoop's connector leaves (``name/``) are listed only as directories.
 
 Failed requests are repeated with back-off for a limited time. So a request may have taken effect although its
-answer was lost. A repetition finds that out: an object names its writer in its metadata, which a move keeps.
+answer was lost. A repeated request detects this: an object contains the name of its writer in its metadata,
+which a move preserves.
 
 Settings are Hadoop's properties. Missing ones are found as Google's clients find them: in
 ``GOOGLE_APPLICATION_CREDENTIALS``, in the login of ``gcloud``, or through the service account of the machine.
@@ -247,7 +248,7 @@ def _credentials(settings: GcsSettings) -> Any:
 _OWN_NAME = "mutation-upload"
 """Metadata key for the name of an object's writer."""
 _ONLY_NEW = 0
-"""The generation of an object that does not exist."""
+"""The generation that, as a condition, means that the object must not exist."""
 
 
 def connect(scheme: str, authority: str, settings: HadoopSettings) -> GcsStorage:

@@ -1,4 +1,5 @@
-"""The storage settings in Hadoop's configuration, tickets and tokens, and clients that a process shares.
+"""The storage settings in Hadoop's configuration, tickets and tokens, and clients that are shared within a
+process.
 
 Settings are read from ``core-site.xml``, ``hdfs-site.xml`` and (only storage keys) ``hive-site.xml``, so
 users need not repeat them. The ``spark.hadoop.*`` settings of a running Spark session take precedence.
@@ -9,8 +10,8 @@ leaves nothing behind.
 
 If Spark has a keytab, this process logs in with it, since jobs of many hours outlive all tickets and tokens.
 Spark's JVM logs in with ``spark.kerberos.keytab`` and renews its login. The driver's Python has only the
-credentials with which it started. In a YARN container, these are a file of tokens, which expire one day and
-are not replaced. The machine's Kerberos library gets a ticket with the keytab. When half of the ticket's
+credentials with which it started. In a YARN container, these are a file of tokens, which eventually expire
+and are not replaced. The machine's Kerberos library gets a ticket with the keytab. When half of the ticket's
 lifetime is over, the library gets a new one at the next connection to HDFS or to a metastore.
 """
 
@@ -188,9 +189,8 @@ _Client = TypeVar("_Client")
 
 
 class ClientOfProcess(Generic[_Client]):
-    """A client that is made at its first use.
-
-    A forked process makes its own, because connections must not be shared.
+    """A client that is created when it is first used. A forked process creates its own, because connections
+    must not be shared.
     """
 
     def __init__(self, make: Callable[[], _Client]) -> None:
@@ -210,7 +210,7 @@ class ClientOfProcess(Generic[_Client]):
             return self._known[1]
 
     def forget(self, client: _Client) -> None:
-        """Make a new client at the next :meth:`get`, unless this one has already been replaced."""
+        """Create a new client at the next :meth:`get`, unless this one has already been replaced."""
         with self._guard:
             if self._known is not None and self._known[1] is client:
                 self._known = None
@@ -278,7 +278,7 @@ def use_tokens(tokens: bytes) -> None:
 
 
 def last_seconds(tokens: bytes) -> float | None:
-    """Return the earliest time at which one of these HDFS tokens expires for good, in seconds since 1970.
+    """Return the earliest time at which one of these HDFS tokens finally expires, in seconds since 1970.
 
     Return None if there are none.
     """
@@ -349,15 +349,15 @@ def has_keytab() -> bool:
 
 
 def use_keytab(principal: str, keytab: Path) -> None:
-    """Log this process in with a keytab from now on, instead of with tickets or tokens that it has.
+    """From now on, log this process in with a keytab, instead of with its tickets or tokens.
 
     Args:
         principal: owner of the key, ``name@REALM`` or ``name/host@REALM``.
         keytab: the keytab file.
 
     Raises:
-        ConfigurationError: If the file does not exist, if the package ``gssapi`` is missing, or if the key
-            gets no ticket.
+        ConfigurationError: If the file does not exist, if the package ``gssapi`` is missing, or if no ticket
+            can be obtained with the key.
     """
     with _guard:
         if (principal, str(keytab)) in _used:

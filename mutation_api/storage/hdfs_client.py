@@ -4,15 +4,15 @@ Requests wait for a NameNode that is down, is starting, or hands over to another
 itself waits for a NameNode that refuses connections or is a standby, according to Hadoop's settings
 ``dfs.client.failover.max.attempts``, ``….sleep.base.millis`` and ``….sleep.max.millis``. Without the first
 setting, it would wait for three minutes with one NameNode, and for a quarter of a minute with three. So this
-module sets it to a value that makes about a minute in both cases. The library does not wait for a NameNode
-that is still starting. It does not repeat a change whose answer was lost, since it cannot know whether the
-change took effect. In these two cases, this module waits and repeats, within the same time.
+module sets it to a value that results in about a minute in both cases. The library does not wait for a
+NameNode that is still starting. It does not repeat a change whose answer was lost, since it cannot know
+whether the change took effect. In these two cases, this module waits and repeats, within the same time.
 
 Errors become OSError with errno, a one-line reason and the location. The NameNode's errors are distinguished
 by the name of their Java class. The library's own errors are distinguished by their messages, since it has no
 classes for them.
 
-A client made before a fork hangs forever after it, so each process makes its own.
+A client that was created before a fork hangs forever after it, so each process creates its own.
 """
 
 from __future__ import annotations
@@ -199,8 +199,8 @@ class Patience:
     ) -> _Result:
         """Return the result of ``work``.
 
-        After a temporary error, repeat with ``again`` (by default ``work``). Other errors are raised at once.
-        When the time is up, the last error is raised.
+        After a temporary error, repeat with ``again`` (by default ``work``). Other errors are raised
+        immediately. When the time is up, the last error is raised.
         """
         deadline = time.monotonic() + self.seconds
         for sleep in self._sleeps():
@@ -284,7 +284,7 @@ class PatientClient:
     ) -> _Result:
         """Run ``work``, and run ``again`` later if the NameNode is down for a while.
 
-        ``again`` finds out what ``work`` did.
+        ``again`` determines whether ``work`` took effect.
         """
 
         def translated(ask: Callable[[Client], _Result]) -> _Result:

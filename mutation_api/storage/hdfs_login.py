@@ -1,10 +1,11 @@
-"""Login to HDFS: checks before ``hdfs-native`` connects, since that client's own errors say too little.
+"""Login to HDFS: checks before ``hdfs-native`` connects, since that client's own errors are not specific
+enough.
 
-The client looks up a delegation token by the address that it connects to. In most tokens, Hadoop names the
-NameNode by IP, so a token is overlooked if the location names the host. So the client is given the address in
-the token. Without a token, the client accepts what the NameNode requires, even no authentication. Hadoop
-refuses that, and so does this module. If the settings demand no security but the NameNode requires Kerberos,
-the client waits for three minutes and then reports that the connection was cut.
+The client looks up a delegation token by the address that it connects to. In most tokens, Hadoop identifies
+the NameNode by its IP address, so a token is overlooked if the location names the host. So the client is
+given the address in the token. Without a token, the client accepts what the NameNode requires, even no
+authentication. Hadoop refuses that, and so does this module. If the settings demand no security but the
+NameNode requires Kerberos, the client waits for three minutes and then reports that the connection was cut.
 
 The client reads tokens and tickets at each connection, so it uses renewed tickets.
 """
@@ -124,7 +125,7 @@ def _name_node(authority: str, settings: HadoopSettings) -> _NameNode:
 
 
 def _resolved(address: str) -> Iterator[str]:
-    """Yield the address with the IP of its host, as Hadoop names it in tokens."""
+    """Yield the address with the IP address of its host, as it appears in Hadoop's tokens."""
     host, _, port = address.rpartition(":")
     try:
         found = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)

@@ -1,7 +1,8 @@
 """A file being written to HDFS. It is restarted or finished when DataNodes fail.
 
-For ten more minutes, the NameNode hands out a DataNode that is down. The client copes with a DataNode that
-fails during a file, but not with one that is down when the file begins. Such a file is started again.
+The NameNode continues to assign a DataNode for ten minutes after it has gone down. The client copes with a
+DataNode that fails during a file, but not with one that is down when the file begins. Such a file is started
+again.
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ class HdfsOutput:
     def close(self) -> None:
         """Complete the file.
 
-        The NameNode then has it, and so have as many DataNodes as the NameNode requires.
+        The file is then stored on the NameNode and on the required number of DataNodes.
         """
         self._delete_earlier()
         if not self._is_closed:

@@ -1,8 +1,8 @@
 """HDFS, accessed with ``hdfs-native``: no JVM in the workers.
 
 Closing a file takes half a second, nearly all of it waiting: the NameNode first answers "not yet", and the
-client sleeps before it asks again. So files are closed in parallel in many threads, which also create small
-files.
+client sleeps before it repeats the request. So files are closed in parallel in many threads, which also
+create small files.
 
 Requests wait for a NameNode that is down, is starting, or hands over to another. After a lost answer, the
 storage finds out whether the change took effect. A renamed file is recognised by its size and by its hidden
@@ -54,7 +54,8 @@ class HdfsInput(SizedInput):
 
 
 THREADS = 256
-"""A thread waits half a second to close a file, and a task may write one every two milliseconds."""
+"""The number of threads that close files. Closing a file takes half a second, and a task may write a file
+every two milliseconds."""
 _KNOWN_DIRECTORIES = 4096
 _ALL = 0o777
 _MILLIS_PER_SECOND = 1000
@@ -82,7 +83,7 @@ class _Modes:
 
 
 class HdfsStorage:
-    """An HDFS. See :class:`~mutation_api.storage.protocol.Storage`."""
+    """An HDFS file system. See :class:`~mutation_api.storage.protocol.Storage`."""
 
     publishes_by_rename = True
     has_directories = True
@@ -145,7 +146,7 @@ class HdfsStorage:
     def rename(self, source: Location, target: Location, size: int | None = None) -> None:
         """Rename in one atomic step that refuses an existing target.
 
-        After a lost answer, a target of another size is not taken for this file.
+        After a lost answer, a target of another size is not mistaken for this file.
         """
         paths = self._path(source), self._path(target)
 

@@ -28,7 +28,7 @@ _OUTPUT_BUFFER_BYTES = 256 * 1024
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
 _SCHEME = "file"
 _FILE_MODE = 0o666
-"""The umask is subtracted, as for every program."""
+"""The mode of new files, from which the umask is subtracted, as for every program."""
 
 
 class LocalStorage:
@@ -63,7 +63,7 @@ class LocalStorage:
             raise
 
     def create(self, location: Location) -> _LocalOutput:
-        """Create a file, which is visible at once."""
+        """Create a file, which is visible immediately."""
         return _LocalOutput(location)
 
     def create_directory(self, directory: Location) -> None:
@@ -91,7 +91,7 @@ class LocalStorage:
                 self.delete_file(each.location)
 
     def delete_file(self, location: Location) -> None:
-        """Delete a file and the checksum file that Hadoop keeps beside it on a local disk.
+        """Delete a file and the checksum file that Hadoop stores next to it on a local disk.
 
         Otherwise Hadoop would apply the old checksums to the next file with that name and report it as
         corrupt.
@@ -185,7 +185,7 @@ def _force_to_disk(path: str, flags: int) -> None:
 
 
 def _is_there(child: os.DirEntry[str]) -> bool:
-    """Return True if the child still exists after the directory was read."""
+    """Return True if the child still existed after the directory was read."""
     try:
         child.stat()
     except FileNotFoundError:
@@ -220,6 +220,6 @@ def _rename(source: str, target: str) -> None:
 def without_links(location: Location) -> Location:
     """Resolve the links in a local location, even if the target does not exist.
 
-    Return other locations as given. So a link stays in force when its file is replaced.
+    Return other locations as given. So a link remains valid when its file is replaced.
     """
     return location if location.local_path is None else Location.given(Path(location.local_path).resolve())

@@ -31,7 +31,7 @@ _HDFS_PORT = ":8020"
 
 @dataclass(frozen=True, slots=True, order=True)
 class Location:
-    """The location of a file or directory. Two locations are equal if they name the same place.
+    """The location of a file or directory. Two locations are equal if they refer to the same place.
 
     ``scheme`` is in lower case. ``authority`` (host and port, name service, bucket or container) may be
     empty. ``path`` is absolute, is not decoded, and ends with a slash only if it is the root.
@@ -70,7 +70,9 @@ class Location:
 
     @classmethod
     def given(cls, text: LocationLike) -> Location:
-        """Return the location that a user names: as for :meth:`parse`, or relative to the working directory.
+        """Return the location that a user specifies:
+
+        in the form of :meth:`parse`, or relative to the working directory.
 
         Raises:
             OSError: If :meth:`parse` refuses the string (EINVAL).
@@ -100,7 +102,7 @@ class Location:
 
     @property
     def shown(self) -> str:
-        """The location for people, as :meth:`given` accepts it: a local path, or the full string."""
+        """The location in readable form, as :meth:`given` accepts it: a local path, or the full string."""
         return self.local_path or str(self)
 
     @property

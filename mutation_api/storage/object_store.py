@@ -116,10 +116,11 @@ TAIL_BYTES = 64 * 1024
 """Number of bytes read when a file is opened. They usually contain the footer of an ORC file, or all of a
 small file."""
 _FEWEST_READ_BYTES = 256 * 1024
-"""The minimum number of bytes that a later read fetches. A request takes as long as this many bytes."""
+"""The minimum number of bytes that a later read fetches. A request takes as long as the transfer of this many
+bytes."""
 
 Send = Callable[[Staged, IO[bytes], int], Staged]
-"""A function that sends a body with this number of bytes as the file that was begun."""
+"""A function that sends a body, of the given number of bytes, as the staged file."""
 
 
 class ObjectOutput:
@@ -137,7 +138,7 @@ class ObjectOutput:
         Args:
             location: location of the file.
             send: function that sends the file. :meth:`close` calls it once.
-            take_back: function that removes what was sent, or an upload that was only begun.
+            take_back: function that removes the sent data, or an upload that was only begun.
             begin: function that begins the file. :meth:`close` calls it once, before ``send``.
         """
         self._begin = begin
@@ -176,7 +177,7 @@ class ObjectOutput:
         self._drop_copies()
 
     def discard(self) -> None:
-        """Drop the local copy, and remove what was sent or begun."""
+        """Drop the local copy, and remove the sent data or the begun upload."""
         self._drop_copies()
         if self._is_closed or self._written.upload_id:
             self._take_back(self._written)
@@ -216,7 +217,7 @@ class RangeReader(SizedInput):
 
 
 def opened(read: Callable[[int, int], bytes], size: int) -> pa.NativeFile:
-    """Return a seekable stream over the bytes of an object. The end of the object is read at once.
+    """Return a seekable stream over the bytes of an object. The end of the object is read immediately.
 
     ``read`` returns the bytes from a start up to, but not including, a stop. Its errors are raised.
     """
@@ -226,7 +227,7 @@ def opened(read: Callable[[int, int], bytes], size: int) -> pa.NativeFile:
 
 
 def nothing() -> pa.NativeFile:
-    """Return a stream without bytes, since stores have no range of an empty file."""
+    """Return an empty stream, since stores cannot return a range of an empty file."""
     return pa.PythonFile(io.BytesIO(b""), mode="r")
 
 
@@ -278,7 +279,7 @@ class ObjectStore(abc.ABC, Generic[_Head]):
         """
 
     def _is_folder(self, head: _Head) -> bool:
-        """Return True if an object stands for a directory."""
+        """Return True if an object represents a directory."""
         return False
 
     # ---- what is common to all stores

@@ -214,7 +214,7 @@ class Storage(Protocol):
         ...
 
     def delete_file(self, location: Location) -> None:
-        """Delete a file and what belongs to it.
+        """Delete a file and any file that belongs to it.
 
         Raises:
             FileNotFoundError: If the file does not exist. An object store need not raise this.
@@ -233,7 +233,7 @@ class Storage(Protocol):
 def os_error(number: int, location: Location) -> OSError:
     """Return an OSError in the form that :class:`Storage` promises.
 
-    Python chooses its class by the number.
+    Python derives the class from the number.
     """
     return OSError(number, os.strerror(number), str(location))
 

@@ -8,7 +8,7 @@ twice the previous one, less a random share of up to half, so that many workers 
 time. Ten attempts take 20 to 41 seconds.
 
 Keys may expire at any time. If the AWS client found them itself, it looks for them again when the store
-reports them as expired. This is needed for a profile or an environment that another program keeps fresh.
+reports them as expired. This is needed for a profile or an environment that another program keeps up to date.
 
 Errors of the client or the store become OSError with errno, a one-line reason and the location.
 """
@@ -78,7 +78,10 @@ class Repeating:
     def __call__(
         self, attempts: int, response: tuple[Any, Any] | None, caught_exception: Exception | None, **_: Any
     ) -> float | None:
-        """Return the pause after this answer, or after a failure to get one. None means: do not repeat."""
+        """Return the pause after this answer, or after a failure to get one.
+
+        None means that the request is not repeated.
+        """
         if attempts >= self._attempts or not _is_passing(response, caught_exception):
             return None
         return self.pause_seconds(attempts)
@@ -97,7 +100,8 @@ _TAKEN = ("PreconditionFailed", "412")
 _BUSY = ("SlowDown", "503", "ServiceUnavailable", "RequestLimitExceeded", "Throttling", "TooManyRequests")
 _REFUSED = ("AccessDenied", "403", "InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken")
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "400")
-"""The answer to a HEAD has only a status. With valid keys, none of this library's HEADs is a bad request."""
+"""The codes of answers that mean expired keys. The answer to a HEAD request has only a status; with valid
+keys, this library's HEAD requests are never bad requests."""
 _EXPIRED_HINT = "the credentials for the store have expired; provide new ones and run the job again"
 _CONFLICT = ("ConditionalRequestConflict", "409")
 _UNKNOWN_CONDITION = ("NotImplemented", "501", "InvalidArgument")
@@ -215,7 +219,7 @@ class S3Requests:
     def content(self, location: Location, **arguments: Any) -> tuple[dict[str, Any], bytes]:
         """Return the answer and the bytes of an object.
 
-        Repeat the request if the connection breaks meanwhile.
+        Repeat the request if the connection breaks before the end.
         """
         repeating = Repeating(self._settings.attempts)
         for attempt in range(1, self._settings.attempts):

@@ -39,7 +39,10 @@ _ENCRYPTIONS = {"SSE-S3": "AES256", "AES256": "AES256", "SSE-KMS": "aws:kms", "D
 
 @dataclass(frozen=True)
 class S3Settings:
-    """The settings of one bucket. None leaves a choice to the AWS client. The ``repr`` shows no secrets."""
+    """The settings of one bucket.
+
+    A setting of None is left to the AWS client. The ``repr`` shows no secrets.
+    """
 
     endpoint: str | None
     region: str | None

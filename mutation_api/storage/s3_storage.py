@@ -9,7 +9,7 @@ Markers that other programs leave (``name/``, ``name_$folder$``) are listed only
 A file is sent in parts. Memory is bounded by a part, and a part whose request failed is sent again.
 
 Each request is repeated (see ``s3_requests``). So a request may have taken effect although its answer was
-lost. A repetition finds that out, since an object names its upload in its metadata.
+lost. A repeated request detects this, since an object contains the name of its upload in its metadata.
 """
 
 from __future__ import annotations
@@ -275,7 +275,7 @@ class S3Storage(ObjectStore[Mapping[str, Any]]):
         return own
 
     def _condition(self) -> dict[str, str]:
-        """Return the condition that nothing is replaced. It is empty if the store does not support it."""
+        """Return the condition that no object is replaced. It is empty if the store does not support it."""
         return {"IfNoneMatch": "*"} if self._knows_conditions else {}
 
     def _named(self, own_name: str) -> dict[str, Any]:

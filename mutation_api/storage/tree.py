@@ -1,8 +1,8 @@
 """Walks over directories with as few requests as a storage allows, and the check for write permission.
 
 An object store has no directories. One request lists a thousand of all files below a location, while a
-request for each directory lists only a few. So a flat listing takes one request for a partition. For a table
-it takes one request for every thousand files. Work that mostly waits for storage runs in parallel.
+request for each directory lists only a few. So a flat listing takes one request for a partition. For a table,
+it takes one request per thousand files. Work that mostly waits for storage runs in parallel.
 
 Write permission is checked before the first write.
 """
@@ -43,7 +43,7 @@ _Result = TypeVar("_Result")
 BACKGROUND_BYTES = 64 * 1024 * 1024
 """Limit on the bytes of files that are written but not closed.
 
-Their buffers are in memory. For a large file, only a part of its bytes is.
+Their buffers are in memory. For a large file, only a part of its bytes is in memory.
 """
 LARGEST_SHARE_BYTES = BACKGROUND_BYTES // 4
 """A larger file counts as this many bytes, since no storage holds more of a file in memory."""
@@ -242,7 +242,7 @@ def _storage_of(location: Location) -> tuple[str, str]:
 
 @runtime_checkable
 class KnowsPermissions(Protocol):
-    """A storage that can report whether this user may write, without writing."""
+    """A storage that can report, without writing, whether this user may write."""
 
     threads: int
 

@@ -76,14 +76,14 @@ class CheckConstraint:
 
 @dataclass(frozen=True)
 class AcidTable:
-    """Exactly what a worker needs to read or write one table.
+    """Exactly the information that a worker needs to read or write one table.
 
     ``columns`` are the data columns in table order. ``bucket_columns`` are in CLUSTERED BY order. ``txn_id``
     is None until :meth:`bind`, which also sets ``write_id`` if the version uses write ids. Only a bound sink
     can be written to.
 
-    The next three mappings hold exceptions only. ``partition_spellings`` maps a canonical partition name to
-    the name of an existing partition that spells the same values differently (``hr=1`` -> ``hr=01``).
+    The next three mappings contain only exceptions. ``partition_spellings`` maps a canonical partition name
+    to the name of an existing partition that spells the same values differently (``hr=1`` -> ``hr=01``).
     ``partition_locations`` maps names to the location of partitions outside their default directory.
     ``ambiguous_partitions`` maps a canonical name to the names of all partitions that have its values, if
     there are several. These can be read, but not written to.
@@ -152,7 +152,7 @@ class AcidTable:
 
     @property
     def placing_columns(self) -> frozenset[str]:
-        """The partition and bucket columns. A row must move if their values change."""
+        """The partition and bucket columns. If their values change, the row must move."""
         return frozenset((*self.partition_key_names, *self.bucket_columns))
 
     @property
@@ -173,7 +173,7 @@ class AcidTable:
 
     @property
     def keeps_misplaced_rows(self) -> bool:
-        """True if rows may lie in a bucket other than their hash gives. An update leaves them there."""
+        """True if rows may lie in a bucket other than that of their hash. An update leaves them there."""
         return self.was_altered or self.version.keeps_misplaced_rows
 
     def bind(self, txn_id: int, write_id: int | None = None, statement_id: int = 0) -> AcidTable:
@@ -228,7 +228,8 @@ SORT_MEMORY_BYTES_MAX = 2**31
 ZLIB = "zlib"
 """The codec that Hive uses if the table does not set one."""
 COMPRESSIONS = (ZLIB, "snappy", "lz4", "zstd", "none")
-"""The codecs that both pyarrow and pyorc write. ``AcidVersion.compressions`` lists those a release reads."""
+"""The codecs that both pyarrow and pyorc can write. ``AcidVersion.compressions`` lists those that a release
+can read."""
 
 
 @dataclass(frozen=True)
@@ -240,8 +241,8 @@ class WriterOptions:
             limits the memory of a writer.
         batch_rows: number of rows per batch in which single records are encoded.
         compression: one of COMPRESSIONS. If None, the table's own.
-        sort_memory_bytes: memory in which a Spark task sorts its changes, at most SORT_MEMORY_BYTES_MAX. The
-            rest is spilled to the executor's local disk. A coordinator ignores it.
+        sort_memory_bytes: memory in which a Spark task sorts its changes, at most SORT_MEMORY_BYTES_MAX. Data
+            that does not fit is spilled to the executor's local disk. A coordinator ignores it.
     """
 
     stripe_bytes: int = STRIPE_BYTES_DEFAULT
@@ -273,7 +274,7 @@ class SnapshotView(Protocol):
         ...
 
     def valid_ids(self, table: str) -> ValidIdList:
-        """Return which ids in the files of one of its tables the snapshot sees."""
+        """Return the ids in the files of one of its tables that the snapshot sees."""
         ...
 
     def table(self, table: str) -> AcidTable:

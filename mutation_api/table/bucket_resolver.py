@@ -1,4 +1,4 @@
-"""The bucket that each new row belongs to, and the check that rows lie where their values hash to. Pure.
+"""The bucket of each new row, and the check that rows lie in the bucket of their hash. Pure.
 
 Buckets are computed for inserts only. An update or a delete goes to the bucket in its ROW__ID, even if the
 hash gives another bucket, because Hive itself may have misplaced the row.
@@ -6,8 +6,8 @@ hash gives another bucket, because Hive itself may have misplaced the row.
 A read of only some buckets relies on the check, because it assumes that the other buckets hold no matching
 row. Hive guarantees this until ALTER TABLE changes CLUSTERED BY, the number of buckets or the type of a
 bucket column. ALTER TABLE moves no rows, and -1 as int hashes differently from -1 as bigint. Therefore all
-buckets of a table that was altered (``AcidTable.was_altered``) are read. The check detects files that
-somebody has put there by hand.
+buckets of a table that was altered (``AcidTable.was_altered``) are read. The check detects files that were
+put there by hand.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class BucketIdResolver:
     def _column(self, batch: pa.RecordBatch | pa.Table, name: str, hive_type: HiveType) -> pa.Array:
         indices = [index for index, given in enumerate(batch.schema.names) if given.lower() == name]
         if len(indices) != 1:
-            found = "missing" if not indices else f"there {len(indices)} times (case does not count)"
+            found = "missing" if not indices else f"there {len(indices)} times (case is ignored)"
             raise RecordLayoutError(
                 f"table {self._table.full_name}: bucket column {name!r} is {found}; "
                 f"the records have {batch.schema.names}"

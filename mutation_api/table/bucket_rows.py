@@ -30,7 +30,7 @@ _FRACTION = r"(?P<time>:\d\d:\d\d)\.(?P<digits>\d{1,9})$"
 
 
 def column_from_json(values: Sequence[object], hive_type: HiveType) -> pa.Array:
-    """Make a column of JSON values in the form that hashes need.
+    """Convert JSON values to a column in the form that the hash functions require.
 
     Args:
         values: n values of :func:`~mutation_api.format.json_values.decode_json`. None is null.
@@ -102,7 +102,7 @@ def hash_json_lines(lines: Iterable[str], how: BucketHash) -> Iterator[tuple[int
         yielded.
 
     Raises:
-        RecordValueError: If a line is not a JSON array of such values. The message has the line number,
+        RecordValueError: If a line is not a JSON array of such values. The message contains the line number,
             counted from 1.
         TableNotMutableError: If the bucket count is out of range.
     """

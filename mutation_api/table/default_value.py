@@ -1,6 +1,6 @@
 """The value of a DEFAULT constraint: a literal, a cast of a literal, the time or the user.
 
-Hive 3.1 accepts nothing else. Hive 4.1 accepts every constant expression; the other ones are rejected here.
+Hive 3.1 accepts only these. Hive 4.1 accepts every constant expression; all others are rejected here.
 """
 
 from __future__ import annotations

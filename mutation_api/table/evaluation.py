@@ -1,7 +1,7 @@
 """Arrow expressions over rows: their type, the columns that they read, and their values.
 
 A field of a struct column is named by a path: ``pc.field("source", "price")``. An expression is resolved only
-over the columns that it names, so other columns cost nothing and may have any type.
+over the columns that it names, so other columns have no cost and may have any type.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 _BY_NUMBER = "non-name field_refs"
-"""The message of Arrow if it cannot pickle a column that is given by its number."""
+"""The message of Arrow if it cannot pickle a reference to a column by its number."""
 _TOO_NARROW = ("Precision is not great enough", "Decimal precision out of range")
 """The messages of Arrow if it finds no common type for a decimal and another number."""
 _UNKNOWN = re.compile(
@@ -82,14 +82,14 @@ def checked_expression(given: object, what: str) -> pc.Expression:
     """Return the caller's value if it is an expression.
 
     Raises:
-        RecordLayoutError: If it is something else. The message says what to pass.
+        RecordLayoutError: If it is something else. The message states what to pass.
     """
     if isinstance(given, pc.Expression):
         return given
     kind = type(given)
     also = "; instead of Polars' pl.col use pc.field" if kind.__module__.startswith("polars") else ""
     raise RecordLayoutError(
-        f"{what} is of type {kind.__module__}.{kind.__qualname__}: give an Arrow expression, such as "
+        f"{what} is of type {kind.__module__}.{kind.__qualname__}: pass an Arrow expression, such as "
         f'pc.field("x") > 1, or the name of a column{also}'
     )
 
@@ -116,7 +116,7 @@ def paths_read(expression: pc.Expression, schema: pa.Schema, what: str) -> froze
     The expression must resolve over ``schema``.
 
     Raises:
-        RecordLayoutError: If it gives columns by their number. ``what`` is its name in the message.
+        RecordLayoutError: If it refers to columns by their number. ``what`` is its name in the message.
     """
     named = _named(expression, schema, what)
     whole = {path for path in named if len(path) == 1 and pa.types.is_struct(schema.field(path[0]).type)}
@@ -134,7 +134,7 @@ def columns_read(expression: pc.Expression, schema: pa.Schema, what: str) -> fro
     """Return the columns that an expression reads, entirely or in part. It must resolve over ``schema``.
 
     Raises:
-        RecordLayoutError: If it gives columns by their number. ``what`` is its name in the message.
+        RecordLayoutError: If it refers to columns by their number. ``what`` is its name in the message.
     """
     return frozenset(path[0] for path in _named(expression, schema, what))
 
@@ -270,7 +270,7 @@ def _named(expression: pc.Expression, schema: pa.Schema, what: str) -> frozenset
     except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
         if _BY_NUMBER in str(error):
             raise RecordLayoutError(
-                f"{what} {expression_text(expression)} gives a column by its number; use its name"
+                f"{what} {expression_text(expression)} refers to a column by its number; use its name"
             ) from error
         return frozenset(_paths(schema))
 
@@ -301,7 +301,7 @@ def _narrowed(schema: pa.Schema, paths: Iterable[Path]) -> pa.Schema:
 
 
 def _reason(message: str, schema: pa.Schema) -> str:
-    """Return why an expression cannot be resolved, from Arrow's message, and what to write instead."""
+    """Return the reason why an expression cannot be resolved, from Arrow's message, with advice."""
     first = message.splitlines()[0]
     unknown = _UNKNOWN.match(first)
     if unknown is not None:

@@ -64,7 +64,8 @@ def named_paths(expression: pc.Expression) -> frozenset[Path]:
     """Return the columns and fields that an expression names, whether they exist or not.
 
     Raises:
-        pa.ArrowNotImplementedError: If it gives one by its number, or has a value that Arrow cannot pickle.
+        pa.ArrowNotImplementedError: If it refers to one by its number, or contains a value that Arrow cannot
+            pickle.
     """
     parts = iter(_metadata(_pickled(expression).schema))
     paths = set()
@@ -266,7 +267,10 @@ def _is_exact(data_type: pa.DataType) -> bool:
 
 
 def _column_and_options(parts: Sequence[tuple[bytes, bytes]]) -> tuple[Path, int | None]:
-    """Return the column that a call takes and the number of its options; None if it takes something else."""
+    """Return the column to which a function is applied, and the number of its options.
+
+    None if its argument is not a column.
+    """
     key, value = parts[0]
     length = int(value) if key == _NESTED else 0
     names = parts[1 : 1 + length] if length else parts[:1]
@@ -356,7 +360,8 @@ def _texts(address: int) -> Iterator[bytes]:
 
 _COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "is_in", "index_in")
 _KEEP_TEXTS = ("cast", "coalesce", "if_else", "utf8_lower", "utf8_upper", "ascii_lower", "ascii_upper")
-"""Functions that return one of their strings, perhaps in another form, but with its trailing blanks."""
+"""Functions that return one of their string arguments, possibly in another form, but with its trailing
+blanks."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,9 @@
 """Conditions in Hive's SQL, translated to Arrow expressions.
 
-sqlglot parses the SQL. Only what certainly means the same in Arrow is translated: comparisons, AND, OR, NOT,
-IN, BETWEEN, LIKE, IS, arithmetic, CASE, IF, COALESCE and some functions, over values whose types Hive
-compares without a lossy conversion. Everything else is rejected, and the message names it.
+sqlglot parses the SQL. Only expressions that certainly have the same meaning in Arrow are translated:
+comparisons, AND, OR, NOT, IN, BETWEEN, LIKE, IS, arithmetic, CASE, IF, COALESCE and some functions, over
+values whose types Hive compares without a lossy conversion. Everything else is rejected, and the message
+names it.
 
 Source: the rules were tried with CHECK constraints on Hive 3.1.3 and 4.1.0. A row passes unless the condition
 is false, so NULL passes.
@@ -62,7 +63,7 @@ _SEPARATING = frozenset({"L_PAREN", "COMMA", "OR", "AND", "NOT", "CASE", "WHEN",
 _GREGORIAN = date(1582, 10, 15)
 """The first day of the Gregorian calendar."""
 _ODD_ESCAPE = re.compile(r"(?<!\\)(?:\\\\)*\\[^'\"\\]")
-"""A backslash in a SQL string before anything but a quote or a backslash."""
+"""Matches a backslash in a SQL string before any character other than a quote or a backslash."""
 
 
 def parsed_sql(text: str, what: str) -> Tree:
@@ -101,8 +102,8 @@ class HiveCondition:
 def check_is(text: str, what: str) -> None:
     """Reject an IS that follows a comparison without parentheses, because Hive applies it to fewer operands.
 
-    Hive applies IS to what stands between the comparison and IS, sqlglot to the whole comparison. The tree of
-    sqlglot does not show whether there were parentheses.
+    Hive applies IS to the expression between the comparison and IS, sqlglot to the whole comparison. The tree
+    of sqlglot does not show whether there were parentheses.
     """
     behind, outer = False, []
     for kind in (token.token_type.name for token in sqlglot.tokenize(text, dialect="hive")):
@@ -116,7 +117,7 @@ def check_is(text: str, what: str) -> None:
             behind = False
         elif kind in ("IS", "ISNULL", "NOTNULL") and behind:
             raise ConfigurationError(
-                f"{what} has IS after a comparison: put what it applies to in parentheses"
+                f"{what} has IS after a comparison: put the operand of IS in parentheses"
             )
 
 
@@ -153,7 +154,7 @@ def hive_condition(
 
 
 class Translation:
-    """The translation of one SQL expression to Arrow. Subclasses know other columns, types and rules."""
+    """The translation of one SQL expression to Arrow. Subclasses have other columns, types and rules."""
 
     def __init__(self, columns: Mapping[str, HiveType], fine: Collection[str]) -> None:
         self._columns = columns
@@ -198,7 +199,7 @@ class Translation:
         return number(tree.this, tree)
 
     def cast(self, tree: Tree) -> Value:
-        """Translate ``5L``, ``1.5BD``, ``date '…'`` and ``timestamp '…'``. sqlglot takes them for casts."""
+        """Translate ``5L``, ``1.5BD``, ``date '…'`` and ``timestamp '…'``. sqlglot treats them as casts."""
         inner, kind = tree.this, tree.args["to"].this.name
         if type(inner).__name__ != "Literal":
             raise refused(tree)
@@ -246,7 +247,7 @@ class Translation:
     def _comparison(self, name: str, first: Value, second: Value, tree: Tree) -> pc.Expression:
         """Compare two values, and record the rows with NaN.
 
-        Hive takes NaN for the greatest number, but vectorized it is neither less nor greater.
+        Hive treats NaN as the greatest number, but vectorized it is neither less nor greater.
         """
         found = comparison(name, first, second, tree)
         if name not in ("EQ", "NEQ"):

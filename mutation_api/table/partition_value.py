@@ -53,7 +53,7 @@ def partition_value(text: str, hive_type: HiveType, null_text: str = DEFAULT_PAR
 
 
 def stored_partition_value(text: str, hive_type: HiveType, null_text: str = DEFAULT_PARTITION_NAME) -> object:
-    """Like :func:`partition_value`, for a partition that exists: return None if Hive shows NULL for it.
+    """Return the value as :func:`partition_value` does, but None if Hive shows NULL for the partition.
 
     A number too large for a tinyint or smallint, but not for an int, loses its upper bits.
 

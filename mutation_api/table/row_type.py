@@ -54,7 +54,7 @@ def checked_names(given: object, what: str) -> list[str]:
     several = [given] if isinstance(given, str) else given
     names: list[Any] = [*several] if isinstance(several, Iterable) else [several]
     if not all(isinstance(name, str) for name in names):
-        raise RecordLayoutError(f'{what}={given!r}: give names of columns, such as ["id", "name"]')
+        raise RecordLayoutError(f'{what}={given!r}: expected column names, such as ["id", "name"]')
     return [name.lower() for name in names]
 
 
@@ -62,8 +62,8 @@ def checked_assignments(given: object, what: str) -> dict[str, Any]:
     """Return the values by column that a caller passed, with the names in lower case.
 
     Raises:
-        RecordLayoutError: If something else was passed, or a column twice in different case, so that one
-            value would be lost. ``what`` names the values in the message.
+        RecordLayoutError: If something else was passed, or if a column occurs twice in different case, so
+            that one value would be lost. ``what`` names the values in the message.
     """
     if not isinstance(given, Mapping):
         raise RecordLayoutError(
@@ -71,7 +71,7 @@ def checked_assignments(given: object, what: str) -> dict[str, Any]:
         )
     names = checked_names(list(given), f"{what}: values by column")
     if len(set(names)) < len(names):
-        raise RecordLayoutError(f"{what}: a column has two values (case does not count): {', '.join(given)}")
+        raise RecordLayoutError(f"{what}: a column has two values (case is ignored): {', '.join(given)}")
     return dict(zip(names, given.values(), strict=True))
 
 
@@ -123,7 +123,7 @@ def parse_columns(text: str) -> tuple[AcidColumn, ...]:
     twice = repeated(names)
     if twice or not columns:
         problem = f"column {twice[0]!r} occurs twice" if twice else "it has no columns"
-        raise ConfigurationError(f"schema {text!r}: {problem} (case does not count)")
+        raise ConfigurationError(f"schema {text!r}: {problem} (case is ignored)")
     return columns
 
 
@@ -162,5 +162,8 @@ def _column(piece: str, text: str) -> AcidColumn:
 
 
 def quoted(*parts: str) -> str:
-    """Return the quoted name of a column from its parts. Dots and blanks in a part have no meaning."""
+    """Return the quoted name of a column from its parts.
+
+    Dots and blanks in a part have no special meaning.
+    """
     return ".".join("`" + part.replace("`", "``") + "`" for part in parts)

@@ -52,7 +52,7 @@ _MOST_DIGITS = 38
 _MOST_WHOLE_DIGITS = 19
 """The maximum number of digits before the decimal point.
 
-If vectorized, Hive 3.1 takes longer numbers for NULL beside some decimals.
+If vectorized, Hive 3.1 treats longer numbers as NULL next to some decimals.
 """
 _PLAIN_AS_TEXT = (pa.types.is_signed_integer, pa.types.is_boolean, pa.types.is_date32)
 """The types whose values every engine converts to the same strings."""
@@ -69,13 +69,13 @@ COMPARISONS = {
 }
 """Class of sqlglot's expression -> Arrow's function."""
 _SWAPPED = {"EQ": "EQ", "NEQ": "NEQ", "LT": "GT", "GT": "LT", "LTE": "GTE", "GTE": "LTE"}
-"""The comparison with its sides swapped."""
+"""For each comparison, the equivalent one with the sides swapped."""
 
 
 class NotTranslatedError(Exception):
     """Raised if only an SQL engine can interpret a part of the SQL.
 
-    ``part`` is the part, and ``why`` the reason. If it is empty, there is no rule for such a part.
+    ``part`` is the part, and ``why`` the reason. If the reason is empty, there is no rule for such a part.
     """
 
     def __init__(self, part: str, why: str = "") -> None:
@@ -94,7 +94,7 @@ class Value:
     """An expression with its type.
 
     ``is_char`` is True for a char(n), which is compared without its padding. ``constant`` is the value if it
-    is written in the SQL: a number as it is, a SQL string as ``str``.
+    is written in the SQL: a number unchanged, a SQL string as ``str``.
     """
 
     expression: pc.Expression
@@ -148,7 +148,7 @@ def number(text: str, tree: Tree) -> Value:
             return constant(int(text), _INT if abs(int(text)) < 2**31 else _BIGINT)
         whole, _, fraction = text.lstrip("0").partition(".")
         if len(whole) > _MOST_WHOLE_DIGITS or len(whole + fraction) > _MOST_DIGITS:
-            raise refused(tree, "it has so many digits that Hive may take it for NULL")
+            raise refused(tree, "it has so many digits that Hive may treat it as NULL")
         return constant(Decimal(text))
     except (ArithmeticError, ValueError, pa.ArrowException):
         raise refused(tree) from None
@@ -158,7 +158,9 @@ def comparison(name: str, first: Value, second: Value, tree: Tree) -> pc.Express
     """Return the comparison for this class of sqlglot. Raises NotTranslatedError."""
     is_equality, are_numbers = name in ("EQ", "NEQ"), first.is_number and second.is_number
     if is_equality and are_numbers and first.is_integer != second.is_integer:
-        raise refused(tree, "Hive takes NULL for unequal if a whole number cannot equal the other number")
+        raise refused(
+            tree, "Hive treats NULL as unequal if one number is a whole number and the other cannot equal it"
+        )
     one, two = _comparable(first, second, tree)
     fine, other = first.type == _FINE, second.type == _FINE
     if fine and not other:
@@ -215,14 +217,14 @@ def _fine_comparison(name: str, fine: pc.Expression, other: pc.Expression) -> pc
 
 
 def _comparable(first: Value, second: Value, tree: Tree) -> tuple[pc.Expression, pc.Expression]:
-    """Return both sides as Hive compares them; Hive converts neither of them with a loss."""
+    """Return both sides as Hive compares them, which converts neither of them with a loss."""
     if first.is_number and second.is_number:
         return _numbers(first, second, tree)
     if first.is_text and second.is_text:
         if (first.is_char or second.is_char) and any(
             isinstance(each.constant, str) and each.constant.endswith(" ") for each in (first, second)
         ):
-            raise refused(tree, "Hive releases differ in trailing blanks")
+            raise refused(tree, "Hive releases treat trailing blanks differently")
         return first.expression, second.expression
     for one, other, is_swapped in ((first, second, False), (second, first, True)):
         if (

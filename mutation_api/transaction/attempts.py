@@ -1,7 +1,8 @@
-"""Attempts: run a whole transaction again after a lost race. Which errors allow it, and how long to pause.
+"""Attempts: run a whole transaction again after a lost race. This module defines the errors that allow this,
+and the pauses.
 
 A race is lost if another transaction committed first, if the lock was not granted, or if the transaction was
-ended from outside, for example after its timeout. In each case nothing of the attempt is visible, and a new
+ended from outside, for example after its timeout. In each case no change of the attempt is visible, and a new
 transaction reads a new snapshot. All other errors end the attempts: an unknown outcome may be a commit, and
 wrong data stays wrong.
 """
@@ -30,7 +31,7 @@ LOST_RACES = (TransactionAbortedError, LockNotAcquiredError, LockLostError)
 """The errors after which the same work may run again. WriteConflictError is a TransactionAbortedError."""
 
 _DOUBLINGS_MAX = 60
-"""More would make the longest pause a number that a float cannot hold."""
+"""The maximum number of times that a pause doubles. More would exceed the range of a float."""
 
 _T = TypeVar("_T")
 
@@ -44,7 +45,7 @@ class Attempts:
     A pause is a random part of the longest one, so that the losers of a race do not meet again.
 
     Attributes:
-        count: the most attempts, at least 1.
+        count: the maximum number of attempts, at least 1.
         first_pause_seconds: the longest pause after the first attempt. It doubles with each further attempt.
         max_pause_seconds: the limit of all pauses.
         clock: the clock for the pauses; for tests.
@@ -72,7 +73,7 @@ class Attempts:
 
     @classmethod
     def of(cls, given: int | Attempts) -> Attempts:
-        """Return the attempts for an argument, which may be only their number.
+        """Return the attempts for an argument, which may also be just their number.
 
         Raises ConfigurationError if it is neither.
         """
@@ -90,13 +91,13 @@ class Attempts:
 
         Args:
             what: the work, for messages.
-            attempt: a function that does the work in a transaction of its own, and ends it. Its argument is
+            attempt: a function that does the work in a separate transaction, and ends it. Its argument is
                 the number of the attempt, from 1.
 
         Raises:
             LOST_RACES: The error of the last attempt, if all attempts lost a race.
-            Other errors: As ``attempt`` raises them. After the first attempt, a note of the error has the
-                number of attempts.
+            Other errors: As ``attempt`` raises them. After the first attempt, a note of the error contains
+                the number of attempts.
         """
         for number in itertools.count(1):
             try:

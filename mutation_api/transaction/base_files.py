@@ -1,20 +1,21 @@
-"""Everything that a commit publishes besides new files: base files, old events, row counts.
+"""Further steps of a commit besides publishing new files: base files, the check for old events, row counts.
 
 In the legacy layout of Hive 2, buckets without a base file get an empty one. If a bucket has no file in the
 base, Hive 2.3 reads the bucket's deltas once per base file. So rows appear twice or more in queries for which
 Hive reads by stripes (``hive.exec.orc.split.strategy``: ETL, which the default chooses for few or large
 files). A file of length 0 counts as missing; a file without rows does not. Hive's own compaction leaves such
-gaps in a base if no delta had a file for a bucket. In plain tables, empty buckets leave them. A base with one
+gaps in a base if no delta had a file for a bucket. In plain tables, empty buckets cause them. A base with one
 file is not changed: the rows of the other buckets are read once, with that file. A second file would
 duplicate the rows of all further buckets until they have files too.
 
 No reader sees a difference after an empty ORC file is added, so it needs no transaction. It appears in one
 step and stays if the transaction aborts. Split update does not need it.
 
-Update and delete events that Hive 2 wrote into a table that is now served by a later Hive are found. Hive 3
-and 4 take every event of a delta for an insert. So they show updated rows of such a table twice and deleted
-rows as nulls, until Hive 2 has compacted the old files. A change before that would make the damage permanent.
-The check is cheap: it opens only deltas without the mark of the new format, and reads the files' tails first.
+The module also detects update and delete events that Hive 2 wrote into a table that is now served by a later
+Hive. Hive 3 and 4 treat every event of a delta as an insert. So they show updated rows of such a table twice
+and deleted rows as nulls, until Hive 2 has compacted the old files. A change before that would make the
+damage permanent. The check is cheap: it opens only deltas without the mark of the new format, and reads the
+files' tails first.
 
 The number of rows in the metastore is kept correct, as Hive's own statements do, because Hive 4 answers
 ``count(*)`` from it (:mod:`metastore_client.valid_ids`). A number that is not marked as accurate is counted
@@ -70,7 +71,7 @@ __all__ = ["complete_base", "record_row_counts", "refuse_old_events", "take_back
 
 
 _DOUBLING_FILES = 2
-"""With this many base files or more, the rows of the other buckets are read more than once."""
+"""The number of base files from which the rows of the other buckets are read more than once."""
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +79,8 @@ _log = logging.getLogger(__name__)
 def complete_base(table: AcidTable, location: Location) -> None:
     """Create the missing bucket files of one partition's newest base, or of its original files.
 
-    All missing buckets get one, since Hive's own deltas have gaps too. Two concurrent calls do no harm.
+    All buckets without a file get one, since Hive's own deltas have gaps too. Two concurrent calls do no
+    harm.
 
     Raises:
         OSError: If the directory cannot be read or written.
@@ -161,7 +163,7 @@ def _discard_quietly(writer: OrcEventWriter, target: Location) -> None:
 
 
 def refuse_old_events(table: AcidTable, partition_names: Iterable[str]) -> None:
-    """Raise if there are such events in partitions ('' for the whole of an unpartitioned table).
+    """Raise an error if partitions ('' for an unpartitioned table) contain such events.
 
     Raises:
         TableNotMutableError: If such events were found; the message names partition and file.
@@ -195,7 +197,7 @@ def _unmarked_files(storage: Directories, location: Location) -> Iterator[Locati
 
 
 def _children(storage: Directories, location: Location) -> list[FileEntry]:
-    """Return a directory's entries; none if an abort or a cleaner removed it meanwhile."""
+    """Return a directory's entries; none if an abort or a cleaner has removed it."""
     try:
         return storage.list(location)
     except (FileNotFoundError, NotADirectoryError):
@@ -229,9 +231,9 @@ def record_row_counts(
 
     Args:
         metastore: the metastore where they are recorded.
-        output: what was written; its files have no final names yet.
+        output: the written files, which do not have their final names yet.
         created: names of the partitions that the transaction created.
-        described: the table as it was read just before. If None, it was read a while ago.
+        described: the table as it was just read. If None, it is read again.
 
     Raises:
         MetastoreError: See :class:`MetastoreClient`.
@@ -249,7 +251,7 @@ def record_row_counts(
 
 
 def take_back_row_counts(metastore: MetastoreClient, output: TableOutput) -> None:
-    """Subtract what :func:`record_row_counts` added, for a transaction that never commits.
+    """Subtract the numbers that :func:`record_row_counts` added, for a transaction that never commits.
 
     Hive does not treat the number of an aborted transaction as accurate, but continues to add to it. A
     failure is only logged: the next transaction of this library counts such rows again.
@@ -291,7 +293,7 @@ def _counted(output: TableOutput, names: Sequence[str]) -> dict[str, int | None]
 
 
 def _count(output: TableOutput, directories: Directories, name: str) -> int | None:
-    """Count the rows of one partition; None if its files cannot be read, which is no reason not to commit."""
+    """Count the rows of one partition; None if its files cannot be read (the commit continues)."""
     table = output.table
     assert output.valid_write_ids is not None, "a server with statistics has write ids"
     try:

@@ -1,4 +1,4 @@
-"""MutatorClientBuilder: collects the options of a client. Nothing is connected before ``connect()``."""
+"""MutatorClientBuilder: collects the options of a client. No connection is made before ``connect()``."""
 
 from __future__ import annotations
 
@@ -149,7 +149,10 @@ class MutatorClientBuilder:
         return self
 
     def build(self) -> MutatorClient:
-        """Return the client, not connected yet. Raises ConfigurationError for contradictory tables."""
+        """Return the client, which is not connected yet.
+
+        Raises ConfigurationError for contradictory tables.
+        """
         user = user_of(self._metastore, self._user)
         open_metastore, owns_metastore = opener_of(self._metastore, user)
         return MutatorClient(
@@ -176,7 +179,7 @@ def _names(name: str, table: str | None) -> tuple[str, str]:
 
 
 def user_of(target: object, user: str | None) -> str | None:
-    """Return the given user, or else that of the target if it is a MetastoreConfig."""
+    """Return the given user, otherwise that of the target if it is a MetastoreConfig."""
     return target.user if user is None and isinstance(target, MetastoreConfig) else user
 
 

@@ -69,7 +69,7 @@ def database_and_table(name: str) -> tuple[str, str | None]:
 
 
 def has_database(metastore: MetastoreClient, database: str) -> bool:
-    """Return True if the server has a database of this name. Raises MetastoreError if it cannot be asked."""
+    """Return True if the server has a database of this name. Raises MetastoreError if it fails."""
     try:
         metastore.get_database_parameters(database)
     except NoSuchObjectError:
@@ -122,7 +122,7 @@ def primary_key(metastore: MetastoreClient, name: str) -> tuple[str, ...]:
 def table_not_found(metastore: MetastoreClient, database: str, name: str) -> TableNotFoundError:
     """Return the error for a table that the metastore does not have, to be raised ``from`` its answer.
 
-    Raises MetastoreError if the server cannot be asked for its databases and tables.
+    Raises MetastoreError if the server cannot be queried for its databases and tables.
     """
     about = f"table {database}.{name} does not exist at {metastore.address}"
     if not has_database(metastore, database):
@@ -137,12 +137,13 @@ def table_not_found(metastore: MetastoreClient, database: str, name: str) -> Tab
 
 
 MAX_LOCKED_SINK_PARTITIONS = 1000
-"""If a sink has more partitions, only the table is locked. Each lock costs the server some milliseconds, for
-this client and for every other client that requests a lock on the table meanwhile.
+"""The maximum number of partitions of a sink that are locked individually. If there are more, only the table
+is locked. Each lock costs the server some milliseconds, for this client and for every other client that
+requests a lock on the table at that time.
 """
 
 MAX_PROBED_PARTITIONS = 1000
-"""If a sink has more partitions, their directories are not probed before they are written."""
+"""The maximum number of partitions of a sink whose directories are probed in advance."""
 
 _log = logging.getLogger(__name__)
 
@@ -165,7 +166,7 @@ class TableSpec:
 
 @dataclass(frozen=True)
 class OpenTable:
-    """A table that passed the preconditions, with as much of its partitions as was read.
+    """A table that passed the preconditions, with the part of its partition information that has been read.
 
     Their names are read first, which is cheap. ``partitions`` is None until the rest has been read.
     """
@@ -223,15 +224,15 @@ class Catalog:
 
         Args:
             spec: the table and its use.
-            under_lock: True to ask for a sink's database and constraints as well. Otherwise the database is
-                asked for only if the table has a mark of a replication, since the call costs each small
-                transaction some 2 %.
+            under_lock: True to request a sink's database and constraints as well. Otherwise the database is
+                requested only if the table has a mark of a replication, since the call takes about 2 % of a
+                small transaction.
             may_know: True if a description that the server returned just now is enough; see FRESH_SECONDS.
 
         Raises:
             TableNotFoundError: If it or its database does not exist.
-            TableNotMutableError: If it breaks a rule.
-            MetastoreError: If the server could not be asked.
+            TableNotMutableError: If it violates a rule.
+            MetastoreError: If the server could not be queried.
         """
         info = self._described(spec, may_know=may_know)
         is_sink, metastore = spec.role is TableRole.SINK, self._metastore
@@ -259,7 +260,7 @@ class Catalog:
         return OpenTable(spec, info, table)
 
     def forget(self) -> None:
-        """Forget all descriptions, so that the server is asked again."""
+        """Forget all descriptions, so that they are requested again."""
         self._known.clear()
 
     def _described(self, spec: TableSpec, *, may_know: bool) -> TableInfo:

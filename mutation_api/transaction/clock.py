@@ -1,4 +1,4 @@
-"""The clock for waits and heartbeats, which tests advance themselves, and the log of long waits for a lock.
+"""The clock for waits and heartbeats, which tests can advance, and the log of long waits for a lock.
 
 The log has its own name so that the command, or a program, can show these lines and no others. They have
 level INFO, since Python prints higher levels even if no log was requested.
@@ -34,7 +34,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clock. A wait longer than the machine can count ends after some 292 years."""
+    """The machine's clock. A wait that is longer than the system supports ends after about 292 years."""
 
     def now(self) -> float:
         """Return the time; see :meth:`Clock.now`."""

@@ -4,16 +4,16 @@
 first answer                           then
 =====================================  ====================================================================
 success                                committed
-the server says aborted                aborted
+reported as aborted                aborted
 no such transaction                    listed as aborted: aborted; else another client ended it: unknown
-connection broken, or server fault     ask again (which is harmless), then look and abort what is still open
-=====================================  ====================================================================
+connection broken, or server fault     repeat the commit (which is harmless), then look up the transaction,
+and abort it if it is still open =====================================
+====================================================================
 
 After a broken connection "no such transaction" means committed: the commit was done and its record was
-removed. An aborted transaction that has recorded what it wrote would stay listed until its files are
-removed.
+removed. An aborted transaction that has recorded its writes would stay listed until its files are removed.
 
-An abort that fails because the metastore is out of reach is repeated until it answers. A transaction that is
+An abort that fails because the metastore is unreachable is repeated until it answers. A transaction that is
 never aborted keeps its lock until the server's ``hive.txn.timeout`` has passed, and the next writer waits
 that long. A metastore that restarts is back much sooner.
 
@@ -170,8 +170,8 @@ def unknown_outcome(txn_id: int, error: MetastoreError | None) -> CommitOutcomeU
     """Return the error for a transaction whose commit may or may not have succeeded."""
     return CommitOutcomeUnknownError(
         f"transaction {txn_id}: the outcome of the commit could not be determined ({error}). Do not run the "
-        "job again before you have checked 'hive-mutate show txns': if the transaction is listed as open or "
-        "aborted, nothing of it is visible; if it is not listed, it is committed"
+        "job again before you have checked 'hive-mutate show txns': if the transaction is listed as open "
+        "or aborted, none of its changes are visible; if it is not listed, it is committed"
     )
 
 
@@ -200,7 +200,7 @@ def abort_later(metastore: MetastoreClient, txn_id: int, clock: Clock, timeout_s
 
     Args:
         metastore: a client that could not reach its server just now. See :func:`close_after_aborts`.
-        txn_id: the transaction; it has no heartbeat any more.
+        txn_id: the transaction; it no longer has a heartbeat.
         clock: times the pauses.
         timeout_seconds: the server's ``hive.txn.timeout``, after which the server aborts by itself.
     """
@@ -216,7 +216,7 @@ def abort_later(metastore: MetastoreClient, txn_id: int, clock: Clock, timeout_s
 
 
 def close_after_aborts(metastore: MetastoreClient) -> None:
-    """Close a metastore's client: at once, or after the thread that still aborts transactions with it."""
+    """Close a metastore's client: immediately, or after the thread that still aborts transactions with it."""
     with _mutex:
         pending = _pending.get(metastore)
         if pending is not None:
@@ -241,7 +241,7 @@ def _work(metastore: MetastoreClient, pending: _Pending, clock: Clock) -> None:
 
 
 def _has_more(metastore: MetastoreClient, pending: _Pending) -> bool:
-    """Return whether transactions remain. If none do, later ones get a new thread."""
+    """Return True if transactions remain. If none remain, later ones get a new thread."""
     with _mutex:
         if not pending.until:
             del _pending[metastore]
@@ -249,13 +249,13 @@ def _has_more(metastore: MetastoreClient, pending: _Pending) -> bool:
 
 
 def _is_over(metastore: MetastoreClient, txn_id: int) -> bool:
-    """Abort, and return whether the server has answered."""
+    """Abort, and return True if the server has answered."""
     try:
         metastore.abort_txn(txn_id)
     except MetastoreUnavailableError:
         return False
     except MetastoreError as error:
-        _log.debug("transaction %d was already over: %s", txn_id, error)
+        _log.debug("transaction %d had already ended: %s", txn_id, error)
     else:
-        _log.info("transaction %d is aborted, now that the metastore can be reached again", txn_id)
+        _log.info("transaction %d was aborted as soon as the metastore could be reached again", txn_id)
     return True

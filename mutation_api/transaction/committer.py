@@ -10,8 +10,8 @@ The order of the steps makes a crash harmless:
 6. Send the names of the files to the server, if it requires them for replication.
 
 Step 3 must come before step 5: a metastore of Hive 2.3 or 3.1 forgets an aborted transaction that has
-registered nothing. From then on readers take its files for committed data (observed on 2.3.10 and 3.1.3).
-The caller does the commit itself.
+registered nothing. From then on, readers consider its files to be committed data (observed on 2.3.10 and
+3.1.3). The caller does the commit itself.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ __all__ = ["DML_EVENTS", "Committer", "PartitionSource", "PublishedTable", "want
 
 DML_EVENTS = "hive.metastore.dml.events"
 V1_MARK = bytes(4)
-"""Content of the mark that Hive 2.3 writes beside the deltas of a partition: version 0, as four bytes."""
+"""Content of the mark that Hive 2.3 writes next to the deltas of a partition: version 0, as four bytes."""
 V2_MARK = b"2"
 """Content of the mark that Hive 3 and 4 write into each delta and delete delta."""
 
@@ -115,7 +115,7 @@ class Committer:
         metastore: the metastore where partitions are registered.
         partitions: finds partitions and creates missing ones.
         txn_id: the transaction's id.
-        check_alive: raises if the transaction is lost; called before files become visible.
+        check_alive: raises an error if the transaction is lost; called before files become visible.
         in_turn: returns the block in which the descriptions of the tables with these full names are read and
             changed.
     """
@@ -144,8 +144,8 @@ class Committer:
 
         Args:
             outputs: the output by table.
-            ask_alive: asks the server whether the transaction is alive, and raises if it is not; called
-                before anything is changed.
+            ask_alive: queries the server whether the transaction is alive, and raises an error if it is not;
+                called before anything is changed.
 
         Returns:
             The results by ``database.table``.
@@ -226,7 +226,7 @@ class Committer:
                 refuse_old_events(table, sorted(_known_partitions(output)))
 
     def _check_rows_exist(self, output: TableOutput) -> None:
-        """Raise if rows of missing partitions change: in a combined delta their updates would be new rows."""
+        """Raise an error if rows of missing partitions change; their updates could become new rows."""
         names = sorted(output.partitions_without_rows)
         if names:
             raise RowIdNotFoundError(
@@ -280,7 +280,7 @@ class Committer:
             side_by_side(lambda d: d.storage.sync_directory(d.location), directories, threads)
 
     def _make(self, directory: _Directory) -> None:
-        """Create a final directory. A store without directories refuses each existing file instead."""
+        """Create a final directory. On a store without directories, each existing file is refused instead."""
         storage = directory.storage
         if storage.publishes_by_rename:
             if storage.stat(directory.location) is not None:
@@ -318,9 +318,9 @@ class Committer:
 
 
 def wants_notifications(metastore: MetastoreClient) -> bool:
-    """Return True if the server asks for the names of written files, which a replication copies.
+    """Return True if the server requires the names of written files, which a replication copies.
 
-    Raises MetastoreError if it could not be asked.
+    Raises MetastoreError if it could not be queried.
     """
     if not metastore.capabilities().has_write_notifications:
         return False
@@ -409,7 +409,7 @@ def _final_directories(output: TableOutput, partitions: Mapping[str, PartitionIn
 
 
 def _version_marks(directories: Sequence[_Directory]) -> list[tuple[Storage, Location, AcidVersion]]:
-    """Return the format marks: one per directory in v2, one beside a partition's directories in v1."""
+    """Return the format marks: one in each directory in v2, one next to a partition's directories in v1."""
     marks = {}
     for directory in directories:
         version = directory.version
@@ -422,7 +422,7 @@ def _version_marks(directories: Sequence[_Directory]) -> list[tuple[Storage, Loc
 def _make_visible(base: _Directory) -> None:
     """Create the empty file that Hive writes into an empty base of an insert-only table.
 
-    Hive 4.1 overlooks a directory without any file. In other tables the format mark is one (measured).
+    Hive 4.1 ignores a directory without any file. In other tables, the format mark is such a file (measured).
     """
     if not base.version.has_row_ids:
         base.storage.create(base.location / plain_file_name(0)).close()

@@ -85,7 +85,7 @@ def with_constraints(table: AcidTable, constraints: Sequence[ConstraintInfo], us
     ``user`` is the user who makes the changes, for a DEFAULT.
 
     Raises TableNotMutableError if a CHECK cannot be evaluated here, or if a constraint is on a column that
-        the table does not have, so that rows might break it.
+    the table does not have, so that rows might violate it.
     """
     enforced = [each for each in constraints if each.is_enabled]
     names = {column.name for column in (*table.columns, *table.partition_keys)}
@@ -93,7 +93,7 @@ def with_constraints(table: AcidTable, constraints: Sequence[ConstraintInfo], us
         if each.column not in names and (each.column or each.kind is not ConstraintKind.CHECK):
             raise TableNotMutableError(
                 f"table {table.full_name} cannot be written: its constraint {each.name} ({each.kind.value}) "
-                f"is of column {each.column!r}, but the table has {', '.join(sorted(names))}; drop the "
+                f"refers to column {each.column!r}, but the table has {', '.join(sorted(names))}; drop the "
                 f"constraint: ALTER TABLE {table.full_name} DROP CONSTRAINT {each.name}"
             )
     not_null = {each.column for each in enforced if each.kind is ConstraintKind.NOT_NULL}
@@ -120,9 +120,10 @@ def with_constraints(table: AcidTable, constraints: Sequence[ConstraintInfo], us
 
 
 def _goes_by_position(table: TableInfo, version: AcidVersion, setting: str) -> bool | None:
-    """Return the setting for this table; if None, nothing is set and the Hive release decides.
+    """Return the setting for this table; None if nothing is set, so that the Hive release decides.
 
-    Hive 2.3 and 3.1 obey the table's property before the setting, Hive 4 only the setting (measured).
+    On Hive 2.3 and 3.1, the table's property takes precedence over the setting; Hive 4 uses only the setting
+    (measured).
     """
     own = "" if version.is_hive_4 else table.parameters.get(POSITIONAL_EVOLUTION, "")
     text = (own.strip() or setting.strip()).lower()
@@ -132,8 +133,8 @@ def _goes_by_position(table: TableInfo, version: AcidVersion, setting: str) -> b
 def with_partition_names(table: AcidTable, names: Sequence[str]) -> AcidTable:
     """Return the descriptor with the partitions whose names are not spelled canonically.
 
-    Partitions that have the same values are ambiguous. So are all partitions that read as NULL if one of them
-    has a name other than that of NULL: new rows would not belong there.
+    Partitions that have the same values are ambiguous. All partitions that are read as NULL are also
+    ambiguous if one of them has a name other than that of NULL: new rows would not belong there.
     """
     null_text, keys = table.null_partition_text, table.partition_keys
     spelled: dict[str, list[str]] = {}
@@ -157,7 +158,7 @@ def with_partitions(table: AcidTable, partitions: Sequence[PartitionInfo]) -> Ac
     """Return the descriptor with its partitions' locations outside the usual place.
 
     It also records whether rows may be bucketed differently from the table. Each partition has its own bucket
-    count, but no Hive release uses it to read or write: new rows are bucketed as the table says, and an
+    count, but no Hive release uses it to read or write: new rows are bucketed as the table specifies, and an
     INSERT into the partition replaces its count by the table's. So the count shows only that the table was
     altered.
 

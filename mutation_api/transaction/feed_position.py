@@ -1,7 +1,7 @@
-"""Positions of change feeds: which ids of each table a consumer has seen.
+"""Positions of change feeds: the ids of each table that a consumer has seen.
 
-A position is the list of these ids, never a number: an id below the highest one may commit later. New is what
-is visible now and was not visible then.
+A position is the list of these ids, never a number: an id below the highest one may commit later. A change is
+new if it is visible now and was not visible then.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def position_text(ids: Mapping[str, ValidIdList]) -> str:
 
 
 def positions_of_tables(position: str) -> dict[str, str]:
-    """Return the part of each table of a position, which is a position itself."""
+    """Return, for each table of a position, its part, which is itself a position."""
     return {name: _as_json({name: text}) for name, text in json.loads(position)["tables"].items()}
 
 
@@ -96,8 +96,8 @@ def ids_seen(view: SnapshotView, names: Sequence[str], since: Since) -> dict[str
         since: a position of these tables and possibly others, BEGINNING, NOW, or a moment.
 
     Raises:
-        ConfigurationError: If it is not a position, lacks a table, or is ahead of a table.
-        DirectoryStateError: If the files no longer show which ids existed at the moment.
+        ConfigurationError: If it is not a position, lacks a table, or is newer than a table.
+        DirectoryStateError: If the files no longer show which ids existed at that moment.
     """
     now = {name: committed_ids(view, name) for name in names}
     if since == NOW:
@@ -124,7 +124,7 @@ def ids_seen(view: SnapshotView, names: Sequence[str], since: Since) -> dict[str
     if missing := sorted(now.keys() - given.keys()):
         raise ConfigurationError(
             f"the position has no table {listed(missing)}: it is one of {listed(sorted(texts))}. Read new "
-            'tables in a feed of their own, which begins with since="beginning"'
+            'tables in a separate feed, which begins with since="beginning"'
         )
     for name, each in given.items():
         if each.high_watermark > now[name].high_watermark:
@@ -142,7 +142,7 @@ def ids_between(
     until: Since | None,
     is_kept: Callable[[str, str], bool] | None = None,
 ) -> tuple[ValidIdList | None, ValidIdList, bool]:
-    """Return the ids of a table at the begin of its changes and at their end.
+    """Return the ids of a table at the beginning and at the end of its changes.
 
     Args:
         view: an open snapshot or transaction.
@@ -153,11 +153,12 @@ def ids_between(
 
     Returns:
         The ids that were seen, None if ``since`` is BEGINNING, and those that are seen at the end; and True
-        if only directories show the changes which have been replaced since.
+        if only directories that have since been replaced show the changes.
 
     Raises:
         ConfigurationError: See :func:`ids_seen` and :func:`check_order`.
-        DirectoryStateError: If the files no longer have all changes, or do not separate those after the end.
+        DirectoryStateError: If the files no longer have all changes, or do not separate them from those after
+            the end.
     """
     before = ids_seen(view, (name,), since)
     after = ids_seen(view, (name,), NOW if until is None else until)
@@ -177,15 +178,15 @@ def check_complete(
 ) -> tuple[str, ...]:
     """Raise DirectoryStateError if the files no longer have all changes since a position.
 
-    ``first`` is what else to do to begin again, for the message. For ``is_kept`` and the result see
+    ``first`` is a further step before starting over, for the message. For ``is_kept`` and the result see
     :func:`~mutation_api.transaction.past_snapshot.check_history`.
     """
     try:
         return check_history(view, seen, is_kept)
     except DirectoryStateError as error:
         raise DirectoryStateError(
-            f"changes since this position are no longer complete: {error}. To begin again, {first}read the "
-            'tables as they are (since="beginning") and go on from the position after it'
+            f"changes since this position are no longer complete: {error}. To start over, {first}read the "
+            'tables as they are (since="beginning") and continue from the position after it'
         ) from error
 
 
@@ -194,7 +195,7 @@ def check_order(name: str, before: ValidIdList, after: ValidIdList) -> None:
     lost = unseen_id(before, after)
     if lost is not None:
         raise ConfigurationError(
-            f"table {name}: until is not after since: since has seen id {lost}, until has not. Exchange them"
+            f"table {name}: until is not after since: since has seen id {lost}, until has not. Swap them"
         )
 
 

@@ -4,12 +4,12 @@ The server aborts a transaction without a heartbeat for ``hive.txn.timeout``. Af
 writes can become visible, so the job must stop. A transaction counts as lost in two cases:
 
 * The server reports that it is aborted, or no longer knows it.
-* No beat has succeeded for 0.8 of the timeout. A hung connection raises nothing for minutes, so a second
+* No beat has succeeded for 0.8 of the timeout. A hung connection raises no error for minutes, so a second
   thread watches the time of the last success.
 
 Beats run in separate threads, and so on a separate connection: the driver's connection may be busy for
-minutes with a bulk call. A beat names only the transaction. If asked about transaction and lock, a 2.3 server
-reports that the lock is missing and hides that the transaction was aborted.
+minutes with a bulk call. A beat names only the transaction. If a beat names both transaction and lock, a 2.3
+server reports that the lock is missing and hides that the transaction was aborted.
 
 The server would answer a beat that is under way during the commit with "no such transaction". So
 :meth:`Heartbeat.stop` shares a mutex with the evaluation of answers: later answers are ignored, and a hung
@@ -34,13 +34,15 @@ from mutation_api.transaction.clock import FRESH_SECONDS, Clock
 __all__ = ["BEATS_PER_TIMEOUT", "LOST_AFTER_FRACTION", "Heartbeat"]
 
 BEATS_PER_TIMEOUT = 3
-"""Hive beats twice per timeout. Its Mutation API beats 1.33 times, so a single lost beat kills the job."""
+"""The number of heartbeats per timeout. Hive sends two per timeout. Its Mutation API sends 1.33, so a single
+lost heartbeat kills the job."""
 
 LOST_AFTER_FRACTION = 0.8
-"""A transaction counts as lost after this part of the timeout without success; the server aborts later."""
+"""A transaction counts as lost after this fraction of the timeout without success; the server aborts it
+later."""
 
 RETRY_FRACTION = 0.1
-"""Fraction of the interval to pause after a failed beat."""
+"""The pause after a failed beat, as a fraction of the interval."""
 
 _log = logging.getLogger(__name__)
 
@@ -86,23 +88,26 @@ class Heartbeat:
         return self._lost
 
     def start(self) -> None:
-        """Start beating."""
+        """Start sending heartbeats."""
         for work in (self._beat_on_time, self._watch):
             name = f"mutation-heartbeat-{self._txn_id}"
             threading.Thread(target=work, name=name, daemon=True).start()
 
     def stop(self) -> None:
-        """Stop beating; later answers are ignored. May be called twice; never waits for a call."""
+        """Stop sending heartbeats; later answers are ignored. May be called twice; never waits for a call."""
         with self._mutex:
             self._stopped.set()
 
     def confirm(self) -> None:
-        """Beat now, unless a beat was answered less than FRESH_SECONDS ago."""
+        """Send a heartbeat now, unless one was answered less than FRESH_SECONDS ago."""
         if self._clock.now() - self._confirmed_at >= FRESH_SECONDS:
             self.beat()
 
     def beat(self) -> bool:
-        """Beat once, now; return whether the server confirmed the transaction. Its errors are not raised."""
+        """Send one heartbeat now.
+
+        Return True if the server confirmed the transaction. Errors are not raised.
+        """
         asked_at = self._clock.now()
         try:
             answer = self._metastore.heartbeat_txn_range(self._txn_id, self._txn_id)

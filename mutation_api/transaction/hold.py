@@ -1,15 +1,15 @@
-"""Hold: keeps Hive's cleaner away from the files of tables while nobody reads them.
+"""Hold: prevents Hive's cleaner from removing files of tables while they are not being read.
 
-A change feed that looks for changes from time to time needs the deltas that were written since its last look,
-even if a major compaction has replaced them. While a hold is open, the cleaner removes no file that a
-snapshot saw which was taken after the hold began, and no later file.
+A change feed that looks for changes periodically needs the deltas that were written since it last looked,
+even if a major compaction has replaced them. While a hold is open, the cleaner removes no file of a snapshot
+that was taken after the hold began, and no later file.
 
 On Hive 4 it is an open transaction, which reports the tables to servers that accept such reports. It locks
 nothing. The cleaners of Hive 2 and 3 only wait for locks, so there it is a snapshot with read locks on the
 table and its partitions. Statements that need an exclusive lock then wait for the hold, and partitions that
 are created later are not held.
 
-A hold ends after a limit in time by itself, since the space of obsolete files is not freed as long as it
+A hold ends by itself after a time limit, since the space of obsolete files is not freed as long as the hold
 lasts.
 """
 
@@ -40,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 
 HoldTime = float | datetime.timedelta
-"""The limit in time of a hold: seconds, or a timedelta."""
+"""The time limit of a hold: seconds, or a timedelta."""
 
 
 def hold_seconds(hold: HoldTime) -> float:
@@ -52,12 +52,12 @@ def hold_seconds(hold: HoldTime) -> float:
 
 
 class Hold(NotPickled):
-    """Files of tables that the cleaner must not remove, until :meth:`close` or a limit in time.
+    """Files of tables that the cleaner must not remove, until :meth:`close` or a time limit.
 
     Args:
         session: the client's session. Its metastore must stay open.
         specs: the tables.
-        seconds: the limit in time.
+        seconds: the time limit.
     """
 
     WHAT = "a hold"
@@ -79,7 +79,7 @@ class Hold(NotPickled):
         self._ended = threading.Event()
 
     def open(self) -> Hold:
-        """Begin. Take the snapshots that it protects after this.
+        """Begin. Take the snapshots that the hold is to protect after this call.
 
         Raises:
             TableNotMutableError, LockNotAcquiredError, ConnectionFailedError: See ``Snapshot.open``.
@@ -110,7 +110,7 @@ class Hold(NotPickled):
         return self
 
     def protect(self, since: Mapping[str, ValidIdList]) -> None:
-        """Note that all changes after a position were there when the hold began, by table."""
+        """Record, by table, that all changes after a position existed when the hold began."""
         self._since = since
 
     def covers(self, seen: Mapping[str, ValidIdList]) -> bool:
@@ -131,7 +131,7 @@ class Hold(NotPickled):
 
     @property
     def lost(self) -> ClientError | None:
-        """The reason why it no longer protects anything; None if it does."""
+        """The reason why it no longer protects the files; None if it still does."""
         if self._ended.is_set():
             what = f"the hold on {', '.join(self._names)} has ended"
             return LockLostError(f"{what}: it was closed, or had lasted {self._seconds:g} s")
@@ -191,7 +191,7 @@ class Holds:
         return hold
 
     def keep(self, tables: Sequence[str], hold: Hold) -> None:
-        """Keep a hold instead of the earlier one, which ends."""
+        """Store a hold in place of the earlier one, which is ended."""
         old = self._found.get(frozenset(tables))
         self._found[frozenset(tables)] = hold
         if old is not None and old is not hold:
@@ -204,7 +204,7 @@ class Holds:
 
 
 def open_holds(open_txns: OpenTxns) -> list[tuple[str, str, int | None]]:
-    """Return host, tables, and begin (milliseconds since 1970, if known) of all open holds of a server."""
+    """Return host, tables and start (milliseconds since 1970, if known) of a server's open holds."""
     found = []
     for txn in open_txns.txns:
         host, holds, tables = txn.hostname.partition(_HOLDS)

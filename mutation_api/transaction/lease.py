@@ -6,27 +6,27 @@ and the tables' write ids. These last two are the snapshot. Write ids come befor
 server's record of the lock includes them.
 
 **Roll-over.** At commit the server checks for writers that committed after the transaction was *opened*. So a
-transaction that had to wait for its lock cannot commit after the writer it waited for, no matter how fresh
+transaction that had to wait for its lock cannot commit after the writer it waited for, no matter how recent
 its snapshot is. Before any work is done, such a transaction therefore hands over to a second one, opened
 while the first holds the lock. The first stays open as the guard: it keeps other writers out until the second
 has ended. The second locks the tables shared, which is compatible with the guard's lock, and does all the
 work. Its locks are determined again, because the previous writer may have created partitions.
 
 A writer that commits between the open and the lock has the same effect: nothing waited, and yet the commit
-would fail. It is found by comparing the writers listed before the open with the transactions still listed
-under the lock.
+would fail. It is detected by comparing the writers that were listed before the open with the transactions
+still listed under the lock.
 
 **Write ids** must increase in the order in which rows become visible. If a row has a higher write id than its
 delete event, one of Hive's readers keeps the row and the other does not (observed on 3.1.3). So the second
 transaction gets new write ids. A transaction that finds a higher write id in its snapshot also hands over: an
 inserter, which waits for no lock, allocated it.
 
-If the second transaction is not granted its shared lock at once, a request for an exclusive lock is queued
-between the two and waits for the guard. Both transactions give way to it and start over behind it.
+If the second transaction is not granted its shared lock immediately, a request for an exclusive lock is
+queued between the two and waits for the guard. Both transactions give way to it and start over behind it.
 
-Refused: queue the second behind the first and then abort the first. Two clients that wait for each other's
-commits then pass the lock back and forth endlessly, since each queues between the other's two requests
-(observed on Hive 2.3.10: both gave up after five rounds).
+Rejected alternative: queue the second behind the first and then abort the first. Two clients that wait for
+each other's commits then pass the lock back and forth endlessly, since each queues between the other's two
+requests (observed on Hive 2.3.10: both gave up after five rounds).
 
 Observed on 2.3.10, 3.1.3 and 4.1.0: without the roll-over the commit fails with a write conflict; with it
 the second transaction commits.
@@ -62,7 +62,7 @@ from mutation_api.transaction.machine_queue import Place, queue_up
 __all__ = ["Lease", "LeaseSettings"]
 
 LOCK_REQUESTS = 2
-"""Number of transactions to try if the connection breaks during the lock request. Each requests once."""
+"""Number of transactions to try if the connection breaks during the lock request. Each makes one request."""
 
 ROLL_OVERS = 5
 """Number of transactions to try under one guard while others keep inserting with higher write ids."""
@@ -91,12 +91,12 @@ class Lease:
         find_components: asks the metastore what to lock; called before each lock request.
         settings: the client's settings.
         on_lost: called once if the transaction is lost after :meth:`acquire`; see Heartbeat.
-        changed_tables: full names of the sinks whose rows may be updated or deleted, or depend on others.
-        queues: full names of sinks, by the number of this machine's writers that work on them at once. Other
-            writers wait; see :func:`.machine_queue.queue_up`.
+        changed_tables: full names of the sinks whose rows may be updated or deleted, or depend on other rows.
+        queues: full names of sinks, by the number of this machine's writers that may work on them at the same
+            time. Other writers wait; see :func:`.machine_queue.queue_up`.
         under_lock: called while the lock is held, at the same time as the snapshot is taken. The results of
             the last call count. Its argument is True if ``find_components`` was called under the lock, or
-            just before a lock that was granted at once.
+            just before a lock that was granted immediately.
         is_compaction: see :meth:`MetastoreClient.open_txn`.
     """
 
@@ -185,7 +185,7 @@ class Lease:
     def is_complete_below(self, table_name: str) -> bool:
         """Return True if no row can appear in a sink below its write id that the snapshot does not see.
 
-        Once true, this remains true. Raises MetastoreError if the server could not be asked.
+        Once true, this remains true. Raises MetastoreError if the server could not be queried.
         """
         write_id, seen = self._write_ids[table_name], self._valid_write_ids[table_name]
         unseen = {id for id in seen.exceptions if id < write_id}
@@ -201,7 +201,8 @@ class Lease:
 
         Raises:
             LockNotAcquiredError: If the lock was not granted in time (the message names its holders), or
-                others inserted again and again between the write ids and the snapshot.
+                other transactions repeatedly inserted between the allocation of the write ids and the
+                snapshot.
             TransactionAbortedError, LockLostError, ConnectionFailedError, TransactionError: See failure.py.
             After any error, nothing stays open.
         """
@@ -215,7 +216,7 @@ class Lease:
             raise
 
     def beat(self) -> None:
-        """Ask the server whether the transaction is alive, unless it has just confirmed that.
+        """Send a heartbeat, unless the server has just confirmed the transaction.
 
         :attr:`lost` holds the result. An unreachable server alone does not make the transaction lost.
         """
@@ -240,10 +241,10 @@ class Lease:
             place.give_back()
 
     def abort(self) -> None:
-        """Stop beating and abort. A transaction that is already over is accepted.
+        """Stop the heartbeats and abort.
 
-        Raises MetastoreError if it is not aborted. If the server was out of reach, the abort is repeated
-        later.
+        It is not an error if the transaction has already ended. Raises MetastoreError if it is not aborted.
+        If the server was unreachable, the abort is repeated later.
         """
         self.stop()
         try:
@@ -267,7 +268,7 @@ class Lease:
             raise lost
 
     def _attempt(self, deadline: float, *, may_give_way: bool) -> bool:
-        """Return True if the transaction may start; otherwise it and its guard block an exclusive lock."""
+        """Return True if the transaction may start; False if it blocks a request for an exclusive lock."""
         writers: frozenset[int]
         writers, self._components = self._metastore.together(self._writers, self._find_components)
         waited = self._open_and_lock(deadline)
@@ -316,7 +317,7 @@ class Lease:
         return frozenset(i.txn_id for i in locks if i.txn_id and i.type is not LockType.SHARED_READ)
 
     def _open_and_lock(self, deadline: float) -> bool:
-        """Open a transaction and lock; return whether it had to wait."""
+        """Open a transaction and lock; return True if it had to wait."""
         lock = self._open_and_request(self._components)
         if lock.is_acquired:
             return False
@@ -353,7 +354,7 @@ class Lease:
         return self._lock
 
     def _keep_files(self, table_names: list[str]) -> None:
-        """Report to the cleaner what the snapshot, which is taken later, will show."""
+        """Report to the cleaner the tables of the snapshot, which is taken later."""
         if self._metastore.capabilities().has_min_history:
             self._metastore.keep_files(self.txn_id, table_names)
 
@@ -396,9 +397,9 @@ class Lease:
                 return True
             self._drop_latest()
         raise LockNotAcquiredError(
-            f"transaction {guard}: {ROLL_OVERS} times in a row others inserted with higher write ids "
-            "between the allocation of its write ids and its snapshot. Try again when fewer clients write to "
-            "the table"
+            f"transaction {guard}: {ROLL_OVERS} times in a row, other writers inserted rows with higher "
+            "write ids between the allocation of its write ids and its snapshot. Try again when fewer "
+            "clients write to the table"
         )
 
     def _abandon(self) -> None:
@@ -419,7 +420,7 @@ class Lease:
         try:
             self._metastore.abort_txn(txn_id)
         except NoSuchTxnError:
-            _log.debug("transaction %d was already over", txn_id)
+            _log.debug("transaction %d had already ended", txn_id)
         except MetastoreUnavailableError:
             abort_later(self._metastore, txn_id, self._clock, self._settings.txn_timeout_seconds)
             raise
@@ -439,7 +440,7 @@ def _table_names(components: Iterable[LockComponent]) -> list[str]:
 
 
 def _is_overtaken(writers: frozenset[int], txn_id: int, after: OpenTxns) -> bool:
-    """Return whether another transaction may have committed to the tables since ``txn_id`` was opened.
+    """Return True if another transaction may have committed to the tables since ``txn_id`` was opened.
 
     ``writers`` were listed just before that, ``after`` under the lock. A transaction that was opened later
     and has ended may have written anything.

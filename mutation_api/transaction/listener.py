@@ -48,10 +48,9 @@ class LockFailureListener(Protocol):
 
 
 class SaidByTheNextStep:
-    """Does nothing: the loss is logged, and raised by the next step of its transaction.
-
-    For calls that begin and end a transaction by themselves. Callers that keep one open should set a
-    listener.
+    """A listener that does nothing: the loss is logged, and the next step of the transaction raises it. It is
+    meant for calls that begin and end a transaction by themselves. Callers that keep a transaction open
+    should set their own listener.
     """
 
     def lock_failed(self, lock_id: int | None, txn_id: int, tables: Sequence[str], error: Exception) -> None:
@@ -92,7 +91,7 @@ def client_error(error: MetastoreError, doing: str) -> ClientError:
         return _aborted(error, text)
     if isinstance(error, NoSuchTxnError):
         return TransactionAbortedError(
-            f"{text}. Another client ended the transaction; nothing of it is visible"
+            f"{text}. Another client ended the transaction; none of its changes are visible"
         )
     if isinstance(error, NoSuchLockError):
         return LockLostError(
@@ -114,10 +113,10 @@ def _aborted(error: TxnAbortedError, text: str) -> TransactionAbortedError:
     conflict = _CONFLICT.search(str(error))
     if conflict is None:
         return TransactionAbortedError(
-            f"{text}. The transaction timed out, or another client aborted it; nothing of it is visible: run "
-            "the whole job again"
+            f"{text}. The transaction timed out, or another client aborted it; none of its changes are "
+            "visible: run the whole job again"
         )
     return WriteConflictError(
         f"{text}. Transaction {conflict['winner']} changed {conflict['resource']} and committed first. "
-        "Nothing of this transaction is visible: run the whole job again, against a new snapshot"
+        "None of the changes of this transaction are visible: run the whole job again, against a new snapshot"
     )

@@ -1,8 +1,8 @@
-"""Lock: one request for all tables of a transaction, a bounded wait, and release.
+"""Lock: one request for all tables of a transaction, a bounded wait, and the release.
 
 A lock request is never repeated, not even after a broken connection: Hive 2.3 and 3.1 grant a transaction's
-second request although another transaction holds the lock. (Hive's own Mutation API repeats requests, and
-then two writers work on one table.) A queued request is polled with :meth:`Lock.poll`, which also keeps the
+second request even if another transaction holds the lock. (Hive's own Mutation API repeats requests, and then
+two writers work on one table.) A queued request is polled with :meth:`Lock.poll`, which also keeps the
 transaction alive.
 
 Source: Hive's DbLockManager (back-off) and TxnHandler.checkLock, observed on 2.3.10.
@@ -41,15 +41,18 @@ MIN_ASK_SECONDS = 0.02
 """Pause before a transaction that is first in line requests its lock. A request keeps the server busy for 5
 to 20 ms, during which it grants no other lock."""
 MIN_LOOK_SECONDS = 0.01
-"""Pause before the next in line checks whether the lock is still held, which costs the server 1 to 2 ms."""
+"""Pause before the transaction that is next in line checks whether the lock is still held. A check takes 1 to
+2 ms of the server's time."""
 MIN_LOOK_OF_OTHERS_SECONDS = 0.05
 """Pause before other transactions check, for each transaction ahead of them."""
 POLL_SHARE = 0.1
-"""Their pause grows to this part of the time since the queue last moved."""
+"""The maximum of such a pause, as a fraction of the time since the queue last moved."""
 MAX_LOOKING_SECONDS = 1.0
-"""After a longer pause, a transaction requests the lock even if others seem to be before it."""
+"""The maximum pause for which a transaction only checks. After a longer pause, it requests the lock even if
+others seem to be ahead of it."""
 MAX_POLL_SECONDS = 15.0
-"""Hive doubles its pause from 100 ms to 60 s for all waiters, so a contended lock is mostly idle."""
+"""The maximum pause between two requests. In Hive, the pauses of all waiters double from 100 ms to 60 s, so a
+contended lock is mostly idle."""
 
 _log = logging.getLogger(__name__)
 _wait_log = logging.getLogger(WAIT_LOG)
@@ -75,11 +78,12 @@ class WriteLock(enum.Enum):
 
 @dataclass(frozen=True)
 class LockedTable:
-    """A table and what the transaction will do with it.
+    """A table, and the transaction's use of it.
 
     If ``is_sink`` is False, the table is only read. If ``insert_only`` is True, the sink takes no updates or
-    deletes, so other inserters need not wait. ``partition_names`` are the partitions whose files must stay
-    while the transaction reads them. ``write_lock`` is the lock type of a sink with updates or deletes.
+    deletes, so other inserters need not wait. ``partition_names`` are the partitions whose files must not be
+    removed while the transaction reads them. ``write_lock`` is the lock type of a sink with updates or
+    deletes.
     """
 
     database: str
@@ -103,7 +107,7 @@ class LockedTable:
 
 @dataclass(frozen=True)
 class Marks:
-    """The identification of this library's transactions and locks: user, host and a string for people."""
+    """The identification of this library's transactions and locks: user, host and a readable string."""
 
     user: str
     hostname: str
@@ -115,13 +119,13 @@ def lock_components(tables: Iterable[LockedTable]) -> tuple[LockComponent, ...]:
 
     They are sorted by name, so two jobs on the same tables cannot deadlock.
 
-    A partitioned sink is a dynamic partition write: the server records what was written when the partitions
-    are registered one by one (``add_dynamic_partitions``). Hive's own compactor and conflict check need this.
+    A partitioned sink is a dynamic partition write: the server records the writes when the partitions are
+    registered one by one (``add_dynamic_partitions``). Hive's own compactor and conflict check need this.
 
     Partitions of sources and sinks are locked only for reading, so they keep no writer out and are not
-    recorded as written. These locks are for the cleaner of Hive 2 and 3, which spares the files of a
-    compacted partition only if that very partition is locked. Neither a lock on the table nor the open
-    transaction stops it (observed on 2.3.10 and 3.1.3).
+    recorded as written. These locks are for the cleaner of Hive 2 and 3, which keeps the files of a compacted
+    partition only if that very partition is locked. Neither a lock on the table nor the open transaction
+    stops it (observed on 2.3.10 and 3.1.3).
     """
     ordered = sorted(tables, key=lambda t: (t.database, t.name))
     return tuple(c for table in ordered for c in (_component(table), *_partition_components(table)))
@@ -152,10 +156,10 @@ def _component(table: LockedTable) -> LockComponent:
 def locks_of_others(
     metastore: MetastoreClient, table: AcidTable, ours: Collection[int]
 ) -> tuple[LockInfo, ...]:
-    """Return the locks that others hold or wait for on a table or its partitions, as of now.
+    """Return the locks that others hold or wait for on a table or its partitions at the moment.
 
-    SHARED_READ locks are left out: their holders read, or insert without touching existing rows, and neither
-    wait for a writer nor conflict with one. Locks on the whole database are not listed.
+    SHARED_READ locks are left out, because their holders only read, or insert without changing existing rows.
+    They neither wait for a writer nor conflict with one. Locks on the whole database are not listed.
 
     Args:
         metastore: lists the locks.
@@ -172,7 +176,7 @@ def locks_of_others(
 
 @dataclass
 class Pace:
-    """Decides when a waiting transaction asks again: sooner if its turn is near and turns are short.
+    """Decides when a waiting transaction checks again: sooner if its turn is near and transactions are short.
 
     Attributes:
         moved: the clock's time when it began to wait, or when a transaction before it was last seen to end.
@@ -183,13 +187,13 @@ class Pace:
     ahead: int
 
     def see(self, now: float, ahead: int) -> None:
-        """Record how many transactions are before it now."""
+        """Record the current number of transactions ahead of it."""
         if ahead < self.ahead:
             self.moved = now
         self.ahead = ahead
 
     def pause(self, now: float) -> float:
-        """Return the seconds until it checks or asks again."""
+        """Return the time in seconds until it checks or requests again."""
         least = {0: MIN_ASK_SECONDS, 1: MIN_LOOK_SECONDS}.get(self.ahead, MIN_LOOK_OF_OTHERS_SECONDS)
         return min(max(1, self.ahead) * max(least, POLL_SHARE * (now - self.moved)), MAX_POLL_SECONDS)
 
@@ -214,12 +218,12 @@ class Lock:
         self._marks = marks
 
     def request(self) -> bool:
-        """Request the lock, once. Return whether it was granted at once.
+        """Request the lock, once. Return True if it was granted immediately.
 
         Raises:
             LockNotAcquiredError: If the server refused it outright.
             MetastoreUnavailableError: If the connection broke. The lock may be queued: abort the transaction.
-            NoSuchTxnError, TxnAbortedError: If the transaction is over.
+            NoSuchTxnError, TxnAbortedError: If the transaction has ended.
         """
         marks = self._marks
         request = LockRequest(self._components, self._txn_id, marks.user, marks.hostname, marks.agent_info)
@@ -229,10 +233,10 @@ class Lock:
         return self._evaluate(response)
 
     def poll(self) -> bool:
-        """Ask whether the lock is granted by now. A broken connection counts as "not yet".
+        """Query whether the lock has been granted. A broken connection counts as "not yet".
 
         Raises:
-            LockNotAcquiredError: If the server gave up on it.
+            LockNotAcquiredError: If the server has dropped the request.
             NoSuchLockError, NoSuchTxnError, TxnAbortedError: If the lock is gone.
         """
         assert self.id is not None
@@ -266,7 +270,7 @@ class Lock:
             self._clock.sleep(min(pace.pause(asked), remaining))
 
     def _ahead(self) -> int:
-        """Return how many known transactions hold the lock or requested it earlier.
+        """Return the number of known transactions that hold the lock or requested it earlier.
 
         The server grants locks in the order of their ids.
         """
@@ -279,7 +283,10 @@ class Lock:
         return len({each.txn_id for each in others if each.lock_id < self.id})
 
     def _is_granted(self, pace: Pace, asked: float) -> bool:
-        """Check how many transactions are before this one, which is cheap; request the lock if none is."""
+        """Check how many transactions are ahead of this one, which is cheap.
+
+        Request the lock if there are none.
+        """
         if pace.ahead and self._clock.now() - asked < MAX_LOOKING_SECONDS:
             pace.see(self._clock.now(), self._ahead())
             if pace.ahead:
@@ -303,7 +310,7 @@ class Lock:
         except NoSuchLockError:
             pass
         except MetastoreError as error:
-            _log.warning("could not give up lock %d of transaction %d: %s", self.id, self._txn_id, error)
+            _log.warning("could not release lock %d of transaction %d: %s", self.id, self._txn_id, error)
 
     def _evaluate(self, response: LockResponse) -> bool:
         if response.state in (LockState.ABORT, LockState.NOT_ACQUIRED):
@@ -329,11 +336,11 @@ class Lock:
         try:
             held = [each for each in self._locks_of_others() if each.state is LockState.ACQUIRED]
         except MetastoreError as error:
-            return f"its holders are unknown, because the metastore could not be asked ({error})"
-        return "held by " + ("; ".join(map(_describe, held)) or "no other transaction any more")
+            return f"its holders are unknown, because the metastore could not be queried ({error})"
+        return "held by " + ("; ".join(map(_describe, held)) or "no other transaction now")
 
     def _locks_of_others(self) -> list[LockInfo]:
-        """Return others' locks on the tables, held or awaited; not SHARED_READ, which block no request."""
+        """Return others' locks on the tables, held or awaited; SHARED_READ blocks no request."""
         tables = [c for c in self._components if c.partition is None]
         locks = [each for c in tables for each in self._metastore.show_locks(c.database, c.table)]
         return [i for i in locks if i.txn_id != self._txn_id and i.type is not LockType.SHARED_READ]

@@ -1,19 +1,19 @@
-"""The queue of this machine's writers for a table, before they queue at the metastore.
+"""The queue of this machine's writers of a table, which they pass before they queue at the metastore.
 
 A lock that another transaction holds is requested again and again, and a transaction that waited for it needs
 a second one (see :mod:`.lease`). Writers on one machine can see each other instead: the next one requests the
 lock when it is free.
 
 A queue is a file, and a writer's place in it is a locked byte. A writer that finds no locked byte before its
-own is next. The kernel releases locks when a process dies, so nobody waits for a dead process. The locks
+own is next. The kernel releases locks when a process dies, so no writer waits for a dead process. The locks
 belong to an open file (``F_OFD_SETLK`` of Linux) and not to a process, so they also separate threads. On
 systems without such locks, writers meet only at the metastore.
 
 Requests for locks queue by metastore as well: only :data:`AT_ONCE` requests of a machine are under way at
 once.
 
-A writer stays in the queue while the queue moves. Otherwise it goes on to the metastore, which reports who
-holds the lock. The same file is used by processes of one user that have the same directory for temporary
+A writer stays in the queue while the queue moves. Otherwise it continues to the metastore, which reports the
+holder of the lock. The same file is used by processes of one user that have the same directory for temporary
 files and the same address of the metastore; others meet at the metastore.
 """
 
@@ -40,8 +40,8 @@ from mutation_api.transaction.clock import TELL_AFTER_SECONDS, WAIT_LOG, Clock
 __all__ = ["AT_ONCE", "STILL_SECONDS", "Place", "few_at_once", "in_turn", "queue_up"]
 
 AT_ONCE = 8
-"""Number of a table's writers that work at once, if they do not exclude each other. More of them wait for
-each other in the metastore's database (Hive 4.1 on Derby: a hundred for 20 s at a time).
+"""Number of a table's writers that work at the same time, if they do not exclude each other. If there are
+more, they wait for each other in the metastore's database (Hive 4.1 on Derby: a hundred for 20 s at a time).
 
 Also the number of lock requests that one machine sends to a metastore at once. By default a metastore has ten
 connections to its database. With Derby each request keeps one while it waits for a mutex whose holder waits
@@ -49,14 +49,14 @@ for a connection. So ten requests wait for each other until they time out, and a
 (observed on 2.3.10).
 """
 STILL_SECONDS = 3.0
-"""A writer that sees nothing move for this long goes on to the metastore."""
+"""A writer that sees no movement in the queue for this long continues to the metastore."""
 LOOK_SECONDS = 0.003
-"""Pause before a writer checks again, for each writer before it. A check costs some microseconds."""
+"""Pause before a writer checks again, for each writer ahead of it. A check takes some microseconds."""
 MUTEX_TRIES = 1000
-"""Number of attempts to enter a queue, a millisecond apart. Others need microseconds to enter."""
+"""Number of attempts to enter a queue, a millisecond apart. Entering takes microseconds."""
 
 _MUTEX, _FIRST = 0, 1
-"""The byte whose lock lets one writer at a time in or out, and the first byte that is a place."""
+"""The offset of the byte whose lock lets one writer at a time enter or leave, and of the first place."""
 _FLOCK = "@hhqqi0q"
 """``struct flock`` of 64-bit Linux: type, whence, start, length, process."""
 
@@ -101,7 +101,7 @@ class Place:
     tickets: list[_Ticket] = field(default_factory=list)
 
     def give_back(self) -> None:
-        """Let the next writers go on. May be called twice and from any thread."""
+        """Let the next writers continue. May be called twice and from any thread."""
         with _mutex:
             tickets, self.tickets = self.tickets, []
             for ticket in tickets:
@@ -115,7 +115,10 @@ _taken: dict[tuple[Path, int], _Ticket] = {}
 
 
 def _begin_anew() -> None:
-    """Drop the places in a forked process: it has no writers, and its file copies must not keep places."""
+    """Drop the places in a forked process.
+
+    It has no writers, and its copies of the files must not hold places.
+    """
     global _mutex
     _mutex = threading.Lock()
     for ticket in _taken.values():
@@ -130,8 +133,9 @@ os.register_at_fork(after_in_child=_begin_anew)
 def queue_up(
     metastore: MetastoreClient, tables: Iterable[str], clock: Clock, deadline: float, *, at_once: int = 1
 ) -> Place:
-    """Wait until no other writer of this machine is before this one, or only a few, or nothing moves any
-    more.
+    """Wait until this writer may continue:
+
+    none or only a few writers of this machine are ahead of it, or the queue no longer moves.
 
     Args:
         metastore: the metastore of the tables.
@@ -141,7 +145,7 @@ def queue_up(
         at_once: the number of writers that need not wait. Writers with another number use another queue.
 
     Returns:
-        The place, which must be given back when the transaction is over.
+        The place, which must be given back when the transaction has ended.
     """
     place = Place()
     for name in tables:
@@ -158,8 +162,8 @@ def in_turn(metastore: MetastoreClient, tables: Iterable[str], clock: Clock) -> 
 
     Hive 4's numbers of rows are part of a table's description. If one writer reads it while another writes
     it, both may wait on the database of the metastore until it notices (20 s on Derby, observed on 4.1.0).
-    Two writers that change it overwrite each other. Writers of other machines meet there nevertheless. Nobody
-    waits forever: see STILL_SECONDS.
+    Two writers that change it overwrite each other. Writers on different machines are not separated in this
+    way. No writer waits forever: see STILL_SECONDS.
 
     Args:
         metastore: the metastore of the tables.
@@ -205,7 +209,7 @@ def _line_up(
 
 
 def _wait(ticket: _Ticket, what: str, clock: Clock, deadline: float, at_once: int) -> bool:
-    """Wait, and return whether it is the ticket's turn: fewer than ``at_once`` are before it."""
+    """Wait, and return True if it is the ticket's turn: fewer than ``at_once`` writers are ahead of it."""
     started = moved = clock.now()
     ahead, is_told = 0, False
     while len(before := ticket.before()) >= at_once and not _waits_for_itself(ticket, before):
@@ -222,7 +226,7 @@ def _wait(ticket: _Ticket, what: str, clock: Clock, deadline: float, at_once: in
 
 
 def _waits_for_itself(ticket: _Ticket, before: Iterable[int]) -> bool:
-    """Return whether the thread waits in vain for its own transaction, which the metastore's error names."""
+    """Return True if the thread would wait for its own transaction; the metastore reports this."""
     with _mutex:
         taken = [_taken.get((ticket.path, number)) for number in before]
     return any(other is not None and other.thread == ticket.thread for other in taken)
@@ -231,7 +235,7 @@ def _waits_for_itself(ticket: _Ticket, before: Iterable[int]) -> bool:
 def _take(queue: str) -> _Ticket:
     """Take the last place of a queue. Raises OSError if there is no queue."""
     if not hasattr(fcntl, "F_OFD_SETLK") or sys.maxsize < 2**32:
-        raise OSError("open file description locks are needed, which 64-bit Linux has")
+        raise OSError("open file description locks are needed, which only 64-bit Linux has")
     path = _directory() / hashlib.sha256(queue.encode()).hexdigest()[:32]
     while True:
         file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)

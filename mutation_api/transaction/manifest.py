@@ -1,7 +1,7 @@
 """Manifests of staged files, and the output of a transaction for one table. Pure.
 
-A :class:`DeltaManifest` describes what one task attempt wrote for a (table, partition, bucket, kind). A
-:class:`TableOutput` is passed to the committer.
+A :class:`DeltaManifest` describes the file that one task attempt wrote for a (table, partition, bucket,
+kind). A :class:`TableOutput` is passed to the committer.
 """
 
 from __future__ import annotations
@@ -216,9 +216,9 @@ class TableOutput:
     ``table`` is bound. ``description`` and ``partitions_at_begin`` (names) are the table as it was when the
     transaction began. ``writers`` are the ids of the writers that handed in their manifests.
     ``valid_write_ids`` and ``valid_txns`` are the transaction's view of the table, if it uses write ids.
-    ``depends_on_reads`` is True if others may change the table meanwhile and the inserted rows may depend on
-    rows that were read; ``depends_on_all_partitions`` is True if they may also depend on rows of partitions
-    that were not touched. With ``replacement``, no other statement has written to the table.
+    ``depends_on_reads`` is True if others may change the table in the meantime and the inserted rows may
+    depend on rows that were read; ``depends_on_all_partitions`` is True if they may also depend on rows of
+    partitions that were not touched. With ``replacement``, no other statement has written to the table.
     """
 
     table: AcidTable

@@ -1,8 +1,8 @@
-"""Checks that the output of the tasks is consistent. Pure; each error names what contradicts what.
+"""Checks that the output of the tasks is consistent. Pure; each error names the two sides of a contradiction.
 
 A missing manifest loses rows, and a manifest that occurs twice duplicates rows. So nothing is published
-before every check of every table has passed. Manifests come from workers and are not trusted: what they name
-must be a file in the staging directory of their attempt, or an upload to the one place where it belongs.
+before every check of every table has passed. Manifests come from workers and are not trusted: each must refer
+to a file in the staging directory of its attempt, or to an upload to the one location where it belongs.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def check_manifests(
         insert_only: True if the table's lock allows inserts only.
 
     Raises:
-        ManifestError: If a rule is broken; each function below checks one rule.
+        ManifestError: If a rule is violated; each function below checks one rule.
     """
     for manifest in manifests:
         _check_owner(table, writers, manifest)
@@ -87,13 +87,14 @@ def check_staged(
 ) -> None:
     """Check the staged files and uploads against the manifests.
 
-    Files and uploads of an attempt without any manifest are allowed if the writer is known: the attempt lost.
-    Missing uploads are not detected here: not every store lists uploads, and completing a missing one fails.
+    Files and uploads of an attempt without any manifest are allowed if the writer is known, because another
+    attempt has won. Missing uploads are not detected here: not every store lists uploads, and completing a
+    missing one fails.
 
     Raises:
         ManifestError: If a file belongs to an unknown writer, if an attempt did not report a file or upload,
-            if a reported file is not one of its attempt or has another size, or if an upload is at the wrong
-            place.
+            if a reported file is not one of its attempt or has another size, or if an upload is in the wrong
+            location.
     """
     strangers = sorted({f.writer_id for f in found.files} - set(writers))
     if strangers:
@@ -221,8 +222,9 @@ def _check_unique(manifests: Iterable[DeltaManifest]) -> None:
         if count[manifest.group] > 1:
             writers = sorted({m.writer_id for m in manifests if m.group == manifest.group})
             raise ManifestError(
-                f"{_where(manifest)}: written {count[manifest.group]} times, by {listed(writers)}; each "
-                "writer of a change set writes other groups: combine the changes of a group in one writer"
+                f"{_where(manifest)}: written {count[manifest.group]} times, by {listed(writers)}; the "
+                "writers of a change set must write different groups: combine the changes of a group in "
+                "one writer"
             )
 
 

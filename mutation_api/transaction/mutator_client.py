@@ -105,12 +105,15 @@ class MutatorClient(ClosedAtEnd, NotPickled):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The findings of :meth:`connect` that work but may surprise. They are also logged."""
+        """The findings of :meth:`connect` that do not prevent the work but may be unexpected.
+
+        They are also logged.
+        """
         return self._warnings
 
     @property
     def metastore(self) -> MetastoreClient:
-        """The metastore's client. Raises TransactionStateError unless connected."""
+        """The metastore's client. Raises TransactionStateError if the client is not connected."""
         return self._connected().metastore
 
     def connect(self) -> MutatorClient:
@@ -120,7 +123,7 @@ class MutatorClient(ClosedAtEnd, NotPickled):
             ConnectionFailedError: If no metastore could be reached.
             ConfigurationError: If the metastore's address is invalid, or Spark's keytab cannot be used here.
             TableNotFoundError: If a table does not exist.
-            TableNotMutableError: If a table breaks a rule; the message names both.
+            TableNotMutableError: If a table violates a rule; the message names both.
         """
         if self._session is None:
             log_in_as_spark()
@@ -140,7 +143,8 @@ class MutatorClient(ClosedAtEnd, NotPickled):
     def new_transaction(self) -> Transaction:
         """Return a transaction over all tables of the client. It has not begun yet.
 
-        Raises TransactionStateError if not connected, ConfigurationError if there are no tables.
+        Raises TransactionStateError if the client is not connected, and ConfigurationError if there are no
+        tables.
         """
         session = self._connected()
         if not session.specs:
@@ -202,13 +206,13 @@ class MutatorClient(ClosedAtEnd, NotPickled):
         return Snapshot(self._connected(), _sources((table,)), is_compaction=True).open()
 
     def open_hold(self, *full_names: str, seconds: float) -> Hold:
-        """Keep the cleaner away from the files of tables, until the hold is closed or its time is over.
+        """Prevent the cleaner from removing files of tables until the hold is closed or has expired.
 
         It outlives this client, but not the metastore's client.
 
         Args:
             full_names: the tables.
-            seconds: the limit in time.
+            seconds: the time limit.
 
         Raises:
             TableNotMutableError, LockNotAcquiredError, ConnectionFailedError: See :meth:`open_snapshot`.
@@ -273,8 +277,8 @@ class MutatorClient(ClosedAtEnd, NotPickled):
         has_sinks = any(s.role is TableRole.SINK for s in self._specs)
         if has_sinks and self._options.listener is None:
             found.append(
-                "only the next step, or commit(), reports that a transaction is lost; to be called "
-                "at once, set the builder's lock_failure_listener(…) or on_lost(…)"
+                "only the next step, or commit(), reports that a transaction is lost; for an immediate "
+                "call, set the builder's lock_failure_listener(…) or on_lost(…)"
             )
         return found
 
@@ -295,9 +299,9 @@ _UNFINISHED = (TransactionState.INACTIVE, TransactionState.OPEN, TransactionStat
 
 
 def ask_settings(metastore: MetastoreClient) -> None:
-    """Ask for the server's settings that transactions need; the client keeps the answers.
+    """Request the server's settings that transactions need; the client caches the answers.
 
-    Raises ConnectionFailedError if the server could not be asked.
+    Raises ConnectionFailedError if the server could not be queried.
     """
     with metastore_errors_as_ours("could not connect"):
         metastore.get_config_value(TXN_TIMEOUT, TXN_TIMEOUT_DEFAULT)

@@ -5,10 +5,11 @@ were compacted. So a past state can be read only while the deltas in which it wa
 compaction keeps every event with its id, so the past survives it (but not in insert-only tables, whose rows
 have no ids).
 
-No call of the metastore reports when a transaction committed. It is known when files were written: files of
-one id shortly before its commit, files of a compaction after the commits of all ids in them. So an id counts
-as present at a moment if its files had been written. A transaction that wrote before the moment and committed
-after it counts too early, by the time it took to commit. The clocks are those of the storage.
+No metastore call reports when a transaction committed. The times at which files were written are known: files
+of one id shortly before its commit, files of a compaction after the commits of all ids in them. So an id
+counts as present at a moment if its files had been written. A transaction that wrote before the moment and
+committed after it therefore counts too early, by the duration of its commit. The clocks are those of the
+storage.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ __all__ = [
 
 @dataclass(frozen=True)
 class TimedDirectory:
-    """A base or delta, with the time when its youngest file was written, in seconds since 1970.
+    """A base or delta, with the time when its newest file was written, in seconds since 1970.
 
     ``is_compacted_base`` is True if a compaction wrote the base, False if an overwrite did.
     """
@@ -96,7 +97,7 @@ def ids_at(
         version: the layout of the table.
 
     Raises:
-        UnknownTime: If these ids are no longer known. It has the youngest of several directories.
+        UnknownTime: If these ids are no longer known. It contains the newest of several directories.
     """
     late: set[int] = set()
     known: set[int] = set()
@@ -130,9 +131,9 @@ for all tables, or a mapping from table names to such points."""
 class PastSnapshot(ClosedAtEnd):
     """The tables of an open snapshot without rows written after a point in the past.
 
-    A transaction counts by its id, no matter how late it committed. For a moment, it counts by the time its
-    files were written (see :mod:`.past_snapshot`). Partitions and columns are the current ones: a partition
-    that was dropped since is missing, and so are rows that TRUNCATE removed.
+    A transaction is included by its id, no matter how late it committed. For a moment, it is included by the
+    time at which its files were written (see :mod:`.past_snapshot`). Partitions and columns are the current
+    ones: a partition that was dropped since is missing, and so are rows that TRUNCATE removed.
 
     Created by ``client.open_snapshot(…, as_of=…)``. A context manager that closes the snapshot.
 
@@ -165,7 +166,7 @@ class PastSnapshot(ClosedAtEnd):
 
     @property
     def valid_txn_list(self) -> ValidTxnList:
-        """The current transactions, which decide which compactions have committed."""
+        """The current transactions, which determine the compactions that have committed."""
         return self._snapshot.valid_txn_list
 
     def valid_ids(self, table: str) -> ValidIdList:
@@ -182,7 +183,7 @@ class PastSnapshot(ClosedAtEnd):
         return self._snapshot.partitions(table)
 
     def check(self) -> None:
-        """Raise if the lock is lost."""
+        """Raise an error if the lock is lost."""
         self._snapshot.check()
 
     def close(self) -> None:
@@ -190,7 +191,7 @@ class PastSnapshot(ClosedAtEnd):
         self._snapshot.close()
 
     def check_history(self) -> None:
-        """Raise if the past state may have lost rows.
+        """Raise an error if the past state may have lost rows.
 
         A compaction that ends later does no harm: under the snapshot's lock its input is not removed.
 
@@ -205,16 +206,16 @@ class PastSnapshot(ClosedAtEnd):
 def check_history(
     view: SnapshotView, ids: Mapping[str, ValidIdList], is_kept: Callable[[str, str], bool] | None = None
 ) -> tuple[str, ...]:
-    """Raise if a past state may have lost rows.
+    """Raise an error if a past state may have lost rows.
 
     Args:
         view: an open snapshot or transaction.
         ids: the ids of the past state, by full name of the table.
-        is_kept: returns whether it is certain that no file of a table's partition has been removed since the
-            past state. If None, it is not.
+        is_kept: returns True if it is certain that no file of a table's partition has been removed since the
+            past state. If None, this is never certain.
 
     Returns:
-        The tables that only directories show which have been replaced since.
+        The tables whose past state is only in directories that have since been replaced.
 
     Raises:
         DirectoryStateError: See :meth:`PastSnapshot.check_history`.
@@ -293,11 +294,11 @@ def check_as_of(as_of: AsOf, table_names: Sequence[str]) -> dict[str, int | date
         points = {name.strip().lower(): point for name, point in as_of.items()}
         unknown = sorted(points.keys() - set(table_names))
         if unknown:
-            raise ConfigurationError(f"as_of names {', '.join(unknown)}, which the snapshot does not hold")
+            raise ConfigurationError(f"as_of names {', '.join(unknown)}, which the snapshot does not contain")
     elif isinstance(as_of, int) and len(table_names) > 1:
         raise ConfigurationError(
-            f"as_of={as_of}: an id belongs to one table, but the snapshot holds {', '.join(table_names)}: "
-            "give an id for each table by name, or a moment"
+            f"as_of={as_of}: an id belongs to one table, but the snapshot contains {', '.join(table_names)}: "
+            "pass an id for each table by name, or a moment"
         )
     else:
         points = dict.fromkeys(table_names, as_of)

@@ -3,12 +3,12 @@
 Every rule is checked before a transaction is opened, and again under its lock.
 
 External tables follow rules that this package does not implement. Only a replication may write to a replica.
-``REPL LOAD`` leaves marks in the properties of the database and of its tables. Those of the database decide:
-after a fail-over the tables keep their marks, while the two databases change places.
+``REPL LOAD`` leaves marks in the properties of the database and of its tables. Those of the database
+determine the role: after a fail-over the tables keep their marks, while the two databases change roles.
 
 Source: Hive's TransactionalValidationListener and AcidUtils (2.3, 3.1, 4.1). For replicas, Hive 4.1.0 and
-    4.2.1, class ``ReplConst`` and what ``REPL DUMP`` and ``REPL LOAD`` were seen to leave. Hive 3.1.3 marks a
-    target only by ``repl.last.id``.
+    4.2.1, class ``ReplConst`` and the properties that ``REPL DUMP`` and ``REPL LOAD`` were observed to leave.
+    Hive 3.1.3 marks a target only by ``repl.last.id``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ __all__ = [
 
 
 SOURCE_FOR = "repl.source.for"
-"""Set if the database is dumped: the names of the policies. The change manager keeps its removed files."""
+"""Set if the database is dumped; contains the names of the policies. The change manager keeps its removed
+files."""
 TARGET_FOR = "repl.target.for"
 """Set if a replication loads into the database (Hive 4)."""
 LAST_EVENT = "repl.last.id"
@@ -106,12 +107,12 @@ def marks_of_replica(table: Mapping[str, str]) -> list[str]:
 
 
 def is_target(database: Mapping[str, str]) -> bool:
-    """Return True if a replication loads into a database with these properties, or did until a fail-over."""
+    """Return True if a replication loads into such a database, or did so until a fail-over."""
     return bool(database.get(TARGET_FOR) or database.get(LAST_EVENT))
 
 
 def is_becoming_target(database: Mapping[str, str]) -> bool:
-    """Return True if a source has had the first of two loads that make it the target of its own target."""
+    """Return True if the first of two loads that turn this source into a target has run."""
     return not is_target(database) and _time(database, FAILBACK_BEGUN) > _time(database, FAILBACK_ENDED)
 
 
@@ -150,19 +151,19 @@ _BUCKETING_VERSIONS = {"": 1, "1": 1, "2": 2}
 def check_mutable(
     table: TableInfo, capabilities: Capabilities, role: TableRole, database: Mapping[str, str] | None = None
 ) -> AcidVersion:
-    """Decide whether and in which format a table can be written (or read, as a source).
+    """Check that a table can be written (or read, as a source), and return its format.
 
     Args:
         table: the table as the server describes it.
         capabilities: the server's capabilities.
-        role: whether the table will be written to; anyone may read what a replication writes.
+        role: shows whether the table will be written to. Reading a replica is always allowed.
         database: properties of its database. If None, only the table's own properties are checked.
 
     Returns:
         The layout of the table's files.
 
     Raises:
-        TableNotMutableError: If the table breaks a rule; the message names the first one.
+        TableNotMutableError: If the table violates a rule; the message names the first one.
     """
     _check_kind(table)
     _check_orc(table)
@@ -180,7 +181,7 @@ def bucketing_version_of(table: TableInfo, version: AcidVersion) -> int:
 
     A server without write ids ignores the property and uses the old hash.
 
-    Raises TableNotMutableError if the property is set to anything but 1 or 2.
+    Raises TableNotMutableError if the property has a value other than 1 or 2.
     """
     if not version.uses_write_ids:
         return 1

@@ -45,7 +45,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ClientSession:
-    """A metastore, the settings for its use, and the tables of every transaction of the client."""
+    """A metastore, the settings for its use, and the tables that all transactions of the client use."""
 
     metastore: MetastoreClient
     clock: Clock
@@ -67,7 +67,7 @@ class ClientSession:
         try:
             self.listener.lock_failed(lock_id, txn_id, tables, error)
         except Exception:
-            _log.exception("the LockFailureListener failed on the loss of transaction %d", txn_id)
+            _log.exception("the LockFailureListener failed when transaction %d was lost", txn_id)
 
 
 def call_quietly(callback: Callable[[ClientError], None], error: ClientError) -> None:
@@ -75,7 +75,7 @@ def call_quietly(callback: Callable[[ClientError], None], error: ClientError) ->
     try:
         callback(error)
     except Exception:
-        _log.exception("a callback failed on the loss of a transaction")
+        _log.exception("a callback for the loss of a transaction failed")
 
 
 _WAY_ON = (
@@ -125,7 +125,7 @@ class ClosedAtEnd(ABC):
 
 
 class OfOneProcess(NotPickled):
-    """Base class of objects with a heartbeat and changes that no other process has.
+    """Base class of objects whose heartbeat and changes belong to one process.
 
     A forked process holds a copy. Changes that are added to the copy are lost, and ending the copy would end
     the transaction of the first process.
@@ -152,7 +152,10 @@ class OfOneProcess(NotPickled):
 
 
 class Snapshot(ClosedAtEnd, NotPickled):
-    """The tables as they were when opened, until :meth:`close`. See ``MutatorClient.open_snapshot``."""
+    """The tables as they were when the snapshot was opened, until :meth:`close`.
+
+    See ``MutatorClient.open_snapshot``.
+    """
 
     WHAT = "a snapshot"
 
@@ -279,7 +282,7 @@ class Snapshot(ClosedAtEnd, NotPickled):
         opened = self._tables.get(table.strip().lower())
         if opened is None:
             raise ConfigurationError(
-                f"table {table} is not in this snapshot; it holds {', '.join(self._tables)}"
+                f"table {table} is not in this snapshot, which contains {', '.join(self._tables)}"
             )
         return opened
 

@@ -4,7 +4,7 @@ Every file that a task writes is hidden in ``_mutation_<txn>/<writer>/<attempt>/
 partition outside it) until the driver publishes it. If the storage cannot rename, the file is an unfinished
 upload to its final location, and the attempt's directory contains only a mark (see ``attempt_mark``). A
 driver that died leaves both behind. The next transaction on the table removes them once the dead driver's
-transaction is over, and so does ``hive-mutate sweep``.
+transaction has ended, and so does ``hive-mutate sweep``.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def list_staged(table: AcidTable, txn_id: int) -> StagedOutput:
 def remove_staging(table: AcidTable, txn_id: int) -> None:
     """Remove the staged output of the table's transaction.
 
-    A failure is only logged: what is left is hidden, and is removed later.
+    A failure is only logged: the remaining files are hidden, and are removed later.
     """
     ids = {table.required_write_id()}
     _in_each_root(lambda root: _remove(root, staging_directory(root, txn_id), ids), table)
@@ -75,19 +75,22 @@ def remove_staging(table: AcidTable, txn_id: int) -> None:
 
 @dataclass(frozen=True)
 class Abandoned:
-    """Staged output of a transaction that is over. If ``txn_id`` is None, a file that probed write access."""
+    """Staged output of a transaction that has ended.
+
+    If ``txn_id`` is None, it is a file that probed write access.
+    """
 
     txn_id: int | None
     location: Location
 
 
 def find_abandoned(table: AcidTable, open_txns: OpenTxns) -> list[Abandoned]:
-    """Find the staged output of transactions that are over.
+    """Find the staged output of transactions that have ended.
 
     Args:
         table: the table whose directories are searched.
-        open_txns: transactions listed earlier; a transaction is over if it is aborted, or if it is known but
-            not listed.
+        open_txns: transactions listed earlier; a transaction has ended if it is aborted, or if it is known
+            but not listed.
 
     Returns:
         The staged output by location. A directory that cannot be listed is logged.
@@ -101,7 +104,7 @@ def find_abandoned(table: AcidTable, open_txns: OpenTxns) -> list[Abandoned]:
 
 
 def remove_abandoned(table: AcidTable, open_txns: OpenTxns) -> list[Abandoned]:
-    """Remove what :func:`find_abandoned` finds, including unfinished uploads.
+    """Remove the output that :func:`find_abandoned` finds, including unfinished uploads.
 
     Returns:
         The removed output. A failure is logged.

@@ -86,7 +86,7 @@ class Transaction(OfOneProcess):
 
     @property
     def valid_txn_list(self) -> ValidTxnList:
-        """The transactions that its snapshot sees; raises as :attr:`txn_id`."""
+        """The transactions that its snapshot sees. Raises the errors of :attr:`txn_id`."""
         return self._begun_lease().valid_txn_list
 
     @property
@@ -96,7 +96,7 @@ class Transaction(OfOneProcess):
 
     @property
     def summary(self) -> TransactionSummary:
-        """The numbers of what the transaction has done so far."""
+        """The numbers of the transaction's changes so far."""
         lease = self._lease
         return TransactionSummary(
             txn_id=self._known_txn_id(),
@@ -120,7 +120,7 @@ class Transaction(OfOneProcess):
         return self._bound(self._with_partitions(table))
 
     def valid_ids(self, table: str) -> ValidIdList:
-        """Return the write ids (v1: transaction ids) that the snapshot sees. Raises as :meth:`table`."""
+        """Return the write ids (v1: transaction ids) that the snapshot sees. See :meth:`table` for errors."""
         return self._begun_lease().valid_ids(self._opened(table).table.full_name)
 
     def partitions(self, table: str) -> tuple[PartitionInfo, ...]:
@@ -139,7 +139,7 @@ class Transaction(OfOneProcess):
 
         Raises:
             LockNotAcquiredError: If others held the lock for longer than ``lock_timeout_seconds``.
-            TableNotMutableError: If a table no longer exists, or now breaks a rule.
+            TableNotMutableError: If a table no longer exists, or now violates a rule.
             ConnectionFailedError, LockLostError, TransactionError: If the metastore failed.
             TransactionStateError: If the transaction has already begun.
         """
@@ -170,15 +170,15 @@ class Transaction(OfOneProcess):
         self._written.replace(self._opened(table).table.full_name, rows, as_deletes)
 
     def settle(self, table: str) -> None:
-        """Prepare an overwritten table for a next step; see :meth:`WrittenTables.settle`."""
+        """Prepare an overwritten table for the next step; see :meth:`WrittenTables.settle`."""
         self._written.settle(self._opened(table).table.full_name)
 
     def own_files(self, table: str) -> dict[str, list[EventFile]]:
-        """Return what was written to a table so far; see :meth:`WrittenTables.files`."""
+        """Return the files written to a table so far; see :meth:`WrittenTables.files`."""
         return self._written.files(self._opened(table).table.full_name)
 
     def add_manifests(self, table: str, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
-        """Add the manifests of what one writer (a Spark job, or a coordinator) has written to a table.
+        """Add the manifests of one writer (a Spark job, or a coordinator) for a table.
 
         Raises:
             TransactionStateError: If the transaction is not open.
@@ -195,13 +195,13 @@ class Transaction(OfOneProcess):
         self._written.merge(self._opened(table), keys, inserts=inserts)
 
     def commit(self) -> None:
-        """Publish everything that was written, and commit.
+        """Publish all written files, and commit.
 
-        If this raises, nothing is visible, except for CommitOutcomeUnknownError: nothing was removed then.
+        If this raises an error, nothing is visible. After CommitOutcomeUnknownError, nothing was removed.
 
         Raises:
             TransactionStateError: If the transaction is not open.
-            LockLostError, TransactionAbortedError: If it is lost, or another committed first.
+            LockLostError, TransactionAbortedError: If it is lost, or another transaction committed first.
             ManifestError, PartitionCreationError, TableNotMutableError, DeltaWriteError: See Committer.
             CommitOutcomeUnknownError: If the connection broke during commit and no answer followed.
             ConnectionFailedError, TransactionError: If the metastore failed before the commit.
@@ -223,13 +223,13 @@ class Transaction(OfOneProcess):
         self._phases.end("commit")
 
     def abort(self, *, because: str | None = None) -> None:
-        """Abort, and remove the staged files. Harmless if the transaction is aborted already.
+        """Abort, and remove the staged files. Harmless if the transaction has already been aborted.
 
         Args:
-            because: the reason, if anyone but its user aborts it; raised at the end of its block.
+            because: the reason, if it is not aborted by its user; raised at the end of its block.
 
         Raises:
-            TransactionStateError: If it is committed, its outcome is unknown, or it is of another process.
+            TransactionStateError: If it is committed, of unknown outcome, or of another process.
             ConnectionFailedError: If there is no answer; the abort is repeated until the server's timeout.
         """
         self.check_process()
@@ -244,10 +244,10 @@ class Transaction(OfOneProcess):
                 self._remove_staging()
 
     def check(self) -> None:
-        """Raise if the transaction can no longer be committed. This is cheap: no call is made.
+        """Raise an error if the transaction can no longer be committed. This is cheap: no call is made.
 
         Raises:
-            LockLostError, TransactionAbortedError: If the transaction is lost; the message says why.
+            LockLostError, TransactionAbortedError: If the transaction is lost; the message states the reason.
             TransactionStateError: If it is not open.
         """
         self.check_process()
@@ -258,7 +258,7 @@ class Transaction(OfOneProcess):
     def on_lost(self, callback: Callable[[ClientError], None]) -> None:
         """Register a callback for the loss of the transaction; a heartbeat's thread passes it the error.
 
-        It is called at once if the transaction is already lost. Its exceptions are logged.
+        It is called immediately if the transaction is already lost. Its exceptions are logged.
         """
         with self._mutex:
             self._callbacks.append(callback)
@@ -319,7 +319,7 @@ class Transaction(OfOneProcess):
     def _read_tables(self, may_know: bool) -> None:
         """Read the tables under the lock, so that Hive's DDL can no longer change them.
 
-        If nobody held it, recent descriptions are enough: the committer compares them with new ones.
+        If the lock was free, recent descriptions are sufficient: the committer compares them with new ones.
         """
         read, specs = self._session.catalog.read_with_partition_names, self._session.specs
         with metastore_errors_as_ours("could not read the tables of a transaction"):
@@ -377,7 +377,7 @@ class Transaction(OfOneProcess):
             )
         except BaseException:
             self._step(Step.LOSE_TRACK)
-            _log.error("transaction %d was interrupted while it committed: look up its outcome", self.txn_id)
+            _log.error("transaction %d was interrupted during its commit: look up its outcome", self.txn_id)
             raise
         finally:
             self._begun_lease().release()

@@ -1,10 +1,10 @@
 """The transaction's state machine as a table (which step is possible in which state), and its summary. Pure.
 
 An illegal step raises TransactionStateError and changes nothing. INACTIVE, OPEN, COMMITTED and ABORTED are
-named as in Hive's Mutation API. There, a commit that the server refused left the state OPEN, and a commit
-needed no begin.
+named as in Hive's Mutation API. In that API, a commit that the server refused left the state OPEN, and a
+commit was possible without a begin.
 
-:class:`TransactionSummary` is the result of a transaction in numbers, for people and for programs.
+:class:`TransactionSummary` is the result of a transaction in numbers, as a table and as data.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class TransactionState(enum.Enum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     OUTCOME_UNKNOWN = "outcome unknown"
-    """The connection broke during commit and the server could not be asked; no other step is possible."""
+    """The connection broke during commit and the server could not be queried; no other step is possible."""
 
 
 class Step(enum.Enum):
@@ -100,8 +100,8 @@ def _name(txn_id: int | None) -> str:
 def ended_meanwhile(txn_id: int | None, reason: str) -> TransactionStateError:
     """Return the error of a block that ends without an error after its transaction was ended elsewhere."""
     return TransactionStateError(
-        f"{_name(txn_id)} was aborted while its block ran: {reason}. Nothing of it is visible; keep the "
-        "connection open until the block has ended, and run it again"
+        f"{_name(txn_id)} was aborted while its block ran: {reason}. None of its changes are visible; keep "
+        "the connection open until the block has ended, and run it again"
     )
 
 
@@ -127,9 +127,9 @@ class StepSummary:
 
 @dataclass(frozen=True)
 class TableSummary:
-    """The numbers of what was written to one table. Rows are counted by the operations the user issued.
+    """The numbers of the changes written to one table. Rows are counted by the operations the user issued.
 
-    ``steps`` has the numbers of each change set, in order.
+    ``steps`` contains the numbers of each change set, in order.
     """
 
     table: str
@@ -150,7 +150,10 @@ class TableSummary:
         partitions_created: tuple[str, ...] = (),
         replaced: Mapping[str, int] = MappingProxyType({}),
     ) -> TableSummary:
-        """Add up the manifests of one table. Its only step has the rows of replaced partitions."""
+        """Add up the manifests of one table.
+
+        If partitions were replaced, their rows are counted in the only step.
+        """
         by_statement = sorted(manifests, key=lambda m: m.statement_id)
         steps = [
             StepSummary.of(group) for _, group in itertools.groupby(by_statement, lambda m: m.statement_id)
@@ -178,7 +181,7 @@ class TransactionSummary:
     """The result of a transaction in numbers; ``str()`` formats it as a table.
 
     ``phase_seconds`` holds the seconds of ``begin`` (including the wait for the lock), ``work`` (between
-    begin and commit), ``publish`` and ``commit``, as far as they were reached.
+    begin and commit), ``publish`` and ``commit``, for the phases that were reached.
     """
 
     txn_id: int | None

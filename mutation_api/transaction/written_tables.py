@@ -39,7 +39,7 @@ __all__ = ["PartitionCreator", "WrittenTables"]
 
 @dataclass(frozen=True)
 class _Replaced:
-    """Rows of partitions that are replaced: their numbers, and how to delete them one by one."""
+    """Rows of partitions that are replaced: their numbers, and a function that deletes them one by one."""
 
     rows: Mapping[str, int]
     as_deletes: Callable[[], None]
@@ -67,7 +67,7 @@ class WrittenTables:
 
         Raises:
             TransactionStateError: If the table is receiving another change set, or cannot receive one more:
-                files of Hive 2 have no number of the statement.
+                files of Hive 2 do not record a statement number.
         """
         name = table.full_name
         with self._mutex:
@@ -77,7 +77,9 @@ class WrittenTables:
                 )
             self._check_one_more(table)
             if name in self._replaced:
-                raise TransactionStateError(f"table {name} was overwritten: call settle() before a next step")
+                raise TransactionStateError(
+                    f"table {name} was overwritten: call settle() before the next step"
+                )
             self._being_changed.add(name)
         try:
             yield
@@ -101,10 +103,10 @@ class WrittenTables:
     def may_replace(self, opened: OpenTable, lease: Lease, metastore: MetastoreClient) -> bool:
         """Return True if the next change set of a table may replace partitions by a base.
 
-        It must be the first, since a base hides all deltas of its write id. Only Hive 4 lets a directory name
-        the transaction that decides whether readers see it. An upload cannot be published under another name.
-        No row may appear below the write id, since the base would hide it. Nobody may copy the files to
-        another metastore, where transactions have other ids.
+        It must be the first, since a base hides all deltas of its write id. Only on Hive 4 can the name of a
+        directory contain the transaction that determines whether readers see it. An upload cannot be
+        published under another name. No row may appear below the write id, since the base would hide it.
+        The files must not be copied to another metastore, where transactions have other ids.
 
         Raises ConnectionFailedError, TransactionError if the metastore failed.
         """
@@ -135,7 +137,7 @@ class WrittenTables:
         return self._replaced[name].rows if name in self._replaced else {}
 
     def settle(self, name: str) -> None:
-        """Delete the rows that an overwrite replaced one by one, since another step of the table follows.
+        """Delete, one by one, the rows that an overwrite replaced, since another step of the table follows.
 
         Raises:
             MutationError: If that failed. The rows are then still to be replaced.
@@ -158,7 +160,7 @@ class WrittenTables:
             inserts: True if rows whose key the table lacks are inserted.
 
         Raises:
-            ConfigurationError: If other transactions may insert the same keys meanwhile.
+            ConfigurationError: If other transactions may insert the same keys in the meantime.
         """
         name = opened.table.full_name
         if opened.spec.insert_only:
@@ -170,7 +172,7 @@ class WrittenTables:
             self._inserted_by_key.add(name)
 
     def add(self, table: AcidTable, txn_id: int, writer_id: str, manifests: Sequence[DeltaManifest]) -> None:
-        """Add what one writer has written to a table.
+        """Add the manifests of one writer for a table.
 
         Raises:
             ConfigurationError: If the table is not a sink.
@@ -219,7 +221,7 @@ class WrittenTables:
 
         Hive 4 reads the base of the smallest open write id before its transaction commits. Under a guard that
         write id is the guard's. Otherwise the base names its transaction, as those of compactions do, which
-        hides it until that has committed. It then counts if no smaller write id is open; none can be.
+        hides it until that has committed. It then counts if no smaller write id is open, which is certain.
         """
         name = table.full_name
         is_checked = is_optimistic and not opened.spec.insert_only
@@ -249,7 +251,7 @@ class WrittenTables:
             The files by (escaped) partition. An overwrite is settled first.
 
         Raises:
-            TransactionStateError: If a file is an upload that nobody can read before it is completed.
+            TransactionStateError: If a file is an upload, which cannot be read before it is completed.
         """
         self.settle(name)
         found: dict[str, list[EventFile]] = {}
@@ -314,7 +316,7 @@ class PartitionCreator:
         Raises:
             PartitionCreationError: If partitions are missing and may not be created, exist under another
                 spelling of the same values, or were refused by the server.
-            MetastoreError: If the server could not be asked.
+            MetastoreError: If the server could not be queried.
         """
         found = self._find(table, values)
         missing = sorted(values.keys() - found.keys())
@@ -372,7 +374,7 @@ def _make_directories(table: AcidTable, names: Sequence[str]) -> None:
     """Create the directories of partitions, so that the server does not.
 
     A server that loses a race for a partition removes the directory that it created, with the files that the
-    winner has written there meanwhile. It keeps a directory that existed before the request.
+    winner has written there in the meantime. It keeps a directory that existed before the request.
 
     Source: observed on Hive 2.3.10 (HiveMetaStore.add_partitions_core). In 77 of 80 races between three
     clients files were lost; none were lost when the directories had been created before.

@@ -10,9 +10,9 @@ them. So a change is refused if a reader would lose or change values of existing
   by default. By name, the column would be NULL in all existing rows. On Hive 3.1 a table's property makes
   readers match by position, but not the compactor, which loses the values (measured on 3.1.3).
 
-A running transaction that has the table notices the change: its commit compares the columns. Unlike Hive,
-this leaves no ``last_modified_time`` in the table: bucket columns never change, so rows still lie in the
-buckets of their hashes, and merges need not read all buckets.
+A running transaction on the table detects the change: its commit compares the columns. Unlike Hive's ALTER
+TABLE, this leaves no ``last_modified_time`` in the table: bucket columns never change, so rows still lie in
+the buckets of their hashes, and merges need not read all buckets.
 
 Source: Hive's TypeInfoUtils.implicitConvertible and DDLTask; each change was compared with Hive 2.3.10, 3.1.3
 and 4.1.0 reading the same files, before and after their compaction.
@@ -159,7 +159,7 @@ def alter_acid_table(
         ConfigurationError: If a change is not possible; the message names the column and the reason.
         RecordLayoutError: If Hive has no type for a column of ``add``.
         TableNotFoundError: If the table does not exist.
-        TableNotMutableError: If this library could not write the table, before or after the change.
+        TableNotMutableError: If this library cannot write the table before or after the change.
         LockNotAcquiredError: If others used the table for too long.
         ConnectionFailedError, TransactionError: If the server failed. If the connection broke, the change may
             have been made; the same call with ``missing_only=True`` repeats an addition.
@@ -247,7 +247,7 @@ def _pairs(given: object, what: str) -> dict[str, str]:
         raise ConfigurationError(f"{what} must be a mapping such as {example}, got {given!r}")
     names = [name.strip().lower() for name in pairs]
     if repeated(names):
-        raise ConfigurationError(f"{what}: column {repeated(names)[0]!r} occurs twice (case does not count)")
+        raise ConfigurationError(f"{what}: column {repeated(names)[0]!r} occurs twice (case is ignored)")
     return dict(zip(names, (text.strip() for text in pairs.values()), strict=True))
 
 
@@ -317,8 +317,8 @@ def _check_changeable(info: TableInfo, constraints: Sequence[ConstraintInfo], na
     for each in constraints:
         if each.column == name or word.search(each.expression):
             raise ConfigurationError(
-                f"{where}: column {name!r} has the constraint {each.name} ({each.kind.value}), which would "
-                f"not follow the change. Drop it first: ALTER TABLE {info.full_name} DROP CONSTRAINT "
+                f"{where}: column {name!r} has the constraint {each.name} ({each.kind.value}), which the "
+                f"change would not adapt. Drop it first: ALTER TABLE {info.full_name} DROP CONSTRAINT "
                 f"{each.name}"
             )
 
@@ -379,16 +379,16 @@ def _wider_type(column: ColumnInfo, text: str, table: AcidTable) -> str:
     if release == _FAILS_TO_COMPACT and old.kind != new.kind:
         raise ConfigurationError(
             f"{where}: column {column.name!r} cannot be widened from {old.text} to {new.text}: the compactor "
-            f"of Hive {release} fails on files that have another kind of type than the table. Create another "
+            f"of Hive {release} fails on files with a type of another kind than the table's. Create another "
             "table and copy the rows"
         )
     return new.text
 
 
 def is_wider(old: HiveType, new: HiveType) -> bool:
-    """Return True if a type is another one that holds every value of ``old``, and all readers convert to it.
+    """Return True if a type differs from ``old``, holds all of its values, and all readers convert to it.
 
-    Nested types are never wider: the releases of Hive differ in what they convert inside them.
+    Nested types are never wider: Hive releases differ in the conversions within them.
     """
     if old == new:
         return False

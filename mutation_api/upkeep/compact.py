@@ -3,8 +3,8 @@
 Readers merge deltas on every read, and a compaction merges them into a base. To decide when to compact,
 compare the sizes of both by partition (:func:`delta_sizes`).
 
-Hive does the compaction. It queues a request only once, regardless of who makes it. A second run therefore
-waits for the same compaction, and a run that was stopped can be repeated.
+Hive does the compaction. It queues a request only once, regardless of which client makes it. A second run
+therefore waits for the same compaction, and a run that was stopped can be repeated.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _WORKERS = "hive.compactor.worker.threads"
 
 @dataclass(frozen=True)
 class CompactionThreshold:
-    """A threshold that is reached when the deltas reach one of these numbers; None is never reached."""
+    """A threshold that is reached when the deltas reach one of these numbers; a number of None is ignored."""
 
     row_count: int | None = DELTA_ROWS_DEFAULT
     file_count: int | None = None
@@ -70,7 +70,7 @@ class CompactionThreshold:
         return any(limit is not None and count >= limit for limit, count in zip(limits, found, strict=True))
 
     def __str__(self) -> str:
-        """Return for example ``100,000 rows or 50 files``."""
+        """Return the threshold as a string, for example ``100,000 rows or 50 files``."""
         named = {"rows": self.row_count, "files": self.file_count, "bytes": self.byte_count}
         return " or ".join(f"{n:,} {name}" for name, n in named.items() if n is not None)
 
@@ -112,7 +112,7 @@ class CompactReport:
         }
 
     def __str__(self) -> str:
-        """Return one line per partition, or one line that says why nothing was done."""
+        """Return one line per partition, or one line with the reason why nothing was done."""
         if not self.partitions:
             rows = "" if self.delta_row_count is None else f" ({self.delta_row_count:,} rows)"
             return f"{self.table}: nothing to do, its deltas{rows} are below {self.threshold}"
@@ -157,7 +157,8 @@ def compact_table(
     Raises:
         TableNotFoundError: If the table does not exist.
         ConfigurationError: If the server does not support the kind, or a partition does not exist.
-        CompactionError: If a compaction failed or did not end in time; others continue on the server.
+        CompactionError: If a compaction failed or did not end in time; other compactions continue on the
+            server.
         ConnectionFailedError: If the server cannot be reached.
         TransactionError: If the server cannot be queried.
         ReadError: If the table's directories contradict each other.

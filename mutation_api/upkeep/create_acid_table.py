@@ -1,6 +1,6 @@
 """Creates ACID tables with the properties that the server's Hive release needs, and drops them.
 
-Returns the columns of a new table for an Arrow schema or for columns written as in SQL.
+It also returns the columns of a new table for an Arrow schema or for columns written as in SQL.
 """
 
 from __future__ import annotations
@@ -106,8 +106,8 @@ def create_acid_table(
         ConfigurationError: If the table exists, its database does not, only one of clustered_by and
             num_buckets is given, Hive cannot read a column of such a name, or the server refuses the table.
         TableNotMutableError: If this server's Hive does not support such an ACID table; the message names the
-            broken rule.
-        ConnectionFailedError, TransactionError: If the server could not be asked.
+            violated rule.
+        ConnectionFailedError, TransactionError: If the server could not be queried.
     """
     database, name = split_full_name(table)
     clustered_by = checked_names(clustered_by, f"table {database}.{name}: clustered_by")
@@ -158,9 +158,11 @@ def _check_kinds(table: str, num_buckets: object, location: object, properties: 
 
 
 def columns_to_store(columns: object, what: str) -> tuple[ColumnInfo, ...]:
-    """Return the columns with the names that Hive stores for their types: not ``double precision``.
+    """Return the columns with the names that Hive stores for their types.
 
-    A type that Hive does not have stays as it is; the check of the table names it.
+    For example, the name is ``double`` for ``double precision``.
+
+    A type that Hive does not have stays unchanged; the check of the table reports it.
 
     Raises:
         ConfigurationError: If an element is not a column, or if Hive cannot read a column of this name.
@@ -252,7 +254,8 @@ def split_partition_columns(
     unknown = [name for name in names if name not in by_name]
     if columns and not unknown and len(set(names)) == len(columns):
         raise RecordLayoutError(
-            f"table {table_name}: partitioned_by={names} has all columns, but a table must have a data column"
+            f"table {table_name}: partitioned_by={names} contains all columns, but a table must have at "
+            "least one data column"
         )
     if unknown or len(set(names)) < len(names):
         raise RecordLayoutError(
@@ -284,7 +287,7 @@ def drop_acid_table(
 
     Raises:
         TableNotFoundError: If the table does not exist.
-        TableNotMutableError: If this library could not change the table: it is no ACID table, or only a
+        TableNotMutableError: If this library could not change the table: it is not an ACID table, or only a
             replication may change it.
         ConfigurationError: If the table follows a database by incremental update.
         LockNotAcquiredError: If others used the table for too long.
@@ -308,7 +311,7 @@ def _check_droppable(metastore: MetastoreClient, database: str, name: str) -> No
     check_mutable(info, metastore.capabilities(), TableRole.SINK, properties)
     if any(key.startswith(UPDATE_PROPERTIES) for key in info.parameters):
         raise ConfigurationError(
-            f"table {info.full_name} follows a database, whose changes would be captured for ever: run "
+            f"table {info.full_name} follows a database, whose changes would be captured forever: run "
             f"hive-mutate update disable --table {info.full_name} first"
         )
 
@@ -317,7 +320,7 @@ def _check_droppable(metastore: MetastoreClient, database: str, name: str) -> No
 def under_exclusive_lock(
     metastore: MetastoreClient, database: str, name: str, user: str | None, timeout: float, clock: Clock
 ) -> Iterator[int]:
-    """Hold the exclusive lock that Hive's DDL takes on a table, in a transaction of its own; return its id.
+    """Hold the exclusive lock that Hive's DDL takes on a table, in a separate transaction; return its id.
 
     Args:
         metastore: the metastore of the table.

@@ -1,4 +1,4 @@
-"""The sizes of the deltas and bases of a table's partitions, from which it follows what to compact."""
+"""The sizes of the deltas and bases of a table's partitions, which show what to compact."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def delta_sizes(view: TableView, *, counts_rows: bool = True) -> list[DeltaSizes
 
 
 def _listed_root(view: TableView, location: Location) -> Location:
-    """Return the table's location if the partition is in it, so that the table is listed at once."""
+    """Return the table's location if the partition is in it, so that the table is listed in one request."""
     return view.table.location if location.is_within(view.table.location) else location
 
 

@@ -1,4 +1,4 @@
-"""Doctor: reports the kind of a server, and which of its tables this user can write to.
+"""Doctor: reports the release of a server, and the tables that this user can write to.
 
 Its only change is a hidden empty file that it creates in each table's directory and removes.
 """
@@ -49,11 +49,11 @@ SETTINGS = (
 
 NOT_TOLD = "(not reported)"
 THREADS = 16
-"""Number of threads that probe the tables' directories. Each mostly waits for the storage."""
+"""Number of threads that probe the tables' directories. Each of them mostly waits for the storage."""
 
 
 def compactor_trouble(parameters: Mapping[str, str], capabilities: Capabilities) -> str | None:
-    """Return why the compactor will fail on a table with these properties, and a fix; None if it will not.
+    """Return the reason why the compactor fails on a table with these properties, and a fix; or None.
 
     The compactor of Hive 2.3 passes the table's properties to its job as strings. An empty value comes back
     as null, and every compaction of the table fails (``java.io.IOException: Major``). Seen on 2.3.10.
@@ -72,8 +72,8 @@ def compactor_trouble(parameters: Mapping[str, str], capabilities: Capabilities)
 class TableReport:
     """One table: the layout in which it can be written, or the reason why it cannot.
 
-    If both are set, ``reason`` names the partitions that cannot be written. ``trouble`` is what prevents the
-    server's compactor from compacting a writable table, with a fix. ``constraints`` are those that Hive and
+    If both are set, ``reason`` names the partitions that cannot be written. ``trouble`` is the reason why the
+    server's compactor cannot compact a writable table, with a fix. ``constraints`` are those that Hive and
     this library enforce on its rows.
     """
 
@@ -88,8 +88,8 @@ class TableReport:
 class DoctorReport:
     """A server and its tables.
 
-    ``server``: capabilities and settings with values; ``tables``: by name; ``warnings``: what keeps the
-    server's cleaner from its work.
+    ``server``: capabilities and settings with values; ``tables``: by name; ``warnings``: reasons why the
+    server's cleaner cannot work.
     """
 
     server: tuple[tuple[str, str], ...]
@@ -128,7 +128,7 @@ def doctor(metastore: MetastoreClient, name: str) -> DoctorReport:
         name: a database, or ``database.table``.
 
     Raises:
-        ConnectionFailedError, TransactionError: If the server could not be asked. A single table that the
+        ConnectionFailedError, TransactionError: If the server could not be queried. A single table that the
             server does not describe is reported with that reason.
         ConfigurationError: If ``name`` is neither, or the database does not exist.
         TableNotFoundError: If the table does not exist.
@@ -152,9 +152,9 @@ def _hold_warning(hold: tuple[str, str, int | None]) -> str:
     host, tables, began = hold
     since = "" if began is None else datetime.datetime.fromtimestamp(began / 1000, datetime.UTC).isoformat()
     return (
-        f"a change feed on {host} keeps Hive's cleaner from the files of {tables}"
-        f"{since and f' since {since}'}: obsolete files of the tables take space until it has read on or its "
-        "--hold has ended"
+        f"a change feed on {host} keeps Hive's cleaner from removing files of "
+        f"{tables}{since and f' since {since}'}: obsolete files take up space until the feed has read "
+        "further or its --hold has ended"
     )
 
 

@@ -1,8 +1,9 @@
-"""explain_transaction: the state of a transaction, what it waits for, its files, and what to do next.
+"""explain_transaction: the state of a transaction, the locks that it waits for, its files, and what to do
+next.
 
 The metastore lists transactions that are open, or aborted and not yet cleaned. It reports nothing about all
-others: they have committed, or were aborted and are forgotten. It never reports why a transaction was
-aborted; the causes that follow from times are reported with how certain they are.
+other transactions: they have committed, or were aborted and are forgotten. It never reports why a transaction
+was aborted; causes that can be inferred from times are reported with their certainty.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class HeldUp:
 class TransactionTable:
     """A table of the transaction. ``own_id`` is the transaction's id in file names, None if not known.
 
-    ``reason`` is why the table could not be examined.
+    ``reason`` states why the table could not be examined.
     """
 
     table: str
@@ -65,7 +66,10 @@ class TransactionTable:
 
 @dataclass(frozen=True)
 class TransactionExplanation:
-    """All that is known. ``causes``: why it was aborted, most certain first; ``advice``: what to do next."""
+    """All available information.
+
+    ``causes``: why it was aborted, most certain first; ``advice``: what to do next.
+    """
 
     txn_id: int
     state: str
@@ -121,7 +125,7 @@ def explain_transaction(
 
     Raises:
         ConfigurationError: If ``txn_id`` is below 1, or a name is not the full name of a table.
-        ConnectionFailedError, TransactionError: If the server could not be asked.
+        ConnectionFailedError, TransactionError: If the server could not be queried.
         OSError: If a directory cannot be listed.
     """
     if txn_id < 1:
@@ -211,7 +215,7 @@ def _causes(state: str, silent: float | None, timeout: float) -> Iterator[str]:
         return
     yield (
         f"maybe a timeout: no heartbeat for {silent or 0:.0f} s, and the timeout is {timeout:.0f} s; an "
-        "abort before that looks the same"
+        "explicit abort just before it would look the same"
     )
     yield "otherwise an explicit abort, or a write conflict at its commit; its client's log shows which"
 
@@ -230,11 +234,11 @@ def _advice(
     elif state == OPEN:
         yield from _advice_for_open(txn_id, silent, timeout, held_up)
     elif state == ABORTED:
-        yield "nothing of it is visible: run its work again"
+        yield "none of its changes are visible: run its work again"
     else:
         yield (
-            "it has committed, or was aborted and is forgotten: directories with its id that verify reports "
-            "as sound are visible"
+            "it has committed, or it was aborted and the metastore no longer lists it: directories with "
+            "its id that verify reports as sound are visible"
         )
     if staged and state in (ABORTED, OVER):
         names = ", ".join(sorted({t.table for t in tables if any(d.is_staged for d in t.directories)}))
@@ -271,7 +275,7 @@ def _longest_pause(timeout: float) -> float:
 
 
 def _advice_for_silent(txn_id: int, silent: float, timeout: float) -> str:
-    """Return advice on a transaction that has missed a beat, but has not timed out, or only just."""
+    """Return advice on a transaction that has missed a heartbeat and has hardly timed out, if at all."""
     left = timeout - silent
     when = f"in {left:.0f} s" if left >= 1 else "now"
     return (

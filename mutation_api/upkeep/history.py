@@ -2,8 +2,8 @@
 
 Hive keeps no log. The facts about an id come from three places. The metastore reports whether it is
 committed, aborted or open, its transaction, and the user of transactions that are open, or aborted and not
-yet cleaned. The footers of its deltas contain how many events it wrote. The times of its files show when. A
-minor compaction keeps the events and hides the time; a major one leaves only the rows.
+yet cleaned. The footers of its deltas contain how many events it wrote. The times of its files show when they
+were written. A minor compaction preserves the events but not the times; a major one leaves only the rows.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class EventCounts:
 
 @dataclass(frozen=True)
 class DirectoryFacts:
-    """A base or delta: its files, and when the youngest of them was written (seconds since 1970)."""
+    """A base or delta: its files, and the time of the newest one in seconds since 1970."""
 
     name: str
     directory: BaseDirectory | DeltaDirectory
@@ -184,8 +184,9 @@ class HistoryEntry:
         id: the write id; on Hive 2 the transaction id.
         txn_id: its transaction. If None, the metastore no longer reports it.
         state: its state for readers.
-        written: when the youngest of its own files was written, shortly before the commit, in seconds since
-            1970. If None, it has no files, or a compaction merged them.
+        written: the time at which the newest of its own files was written, shortly before the commit, in
+            seconds since
+            1970. None if it has no files, or if a compaction merged them.
         user, hostname: those of the transaction, if it is open, or aborted and not yet cleaned; otherwise ''.
         partitions: events by escaped name of the partition, '' for an unpartitioned table.
     """
@@ -220,7 +221,7 @@ class TableHistory:
     """The changes of a table. ``entries`` are sorted by id, ``rewritten`` by partition and time.
 
     ``compactions`` are as the server lists them. Ids up to ``forgotten_through`` are in the bases of all
-    partitions; it is not known what wrote them.
+    partitions; it is not known which transactions wrote them.
     """
 
     table: str
@@ -245,13 +246,13 @@ class TableHistory:
 def table_history(metastore: MetastoreClient, table: str) -> TableHistory:
     """Return the history of a table.
 
-    This takes no lock. It reads footers, and two columns of deltas that a minor compaction wrote. Files
-    that Hive's cleaner removes meanwhile are left out.
+    This takes no lock. It reads footers, and two columns of deltas that a minor compaction wrote. Files that
+    Hive's cleaner removes in the meantime are left out.
 
     Raises:
         TableNotFoundError: If the table does not exist.
         TableNotMutableError: If the table is not one that this library can read.
-        ConnectionFailedError, TransactionError: If the server could not be asked.
+        ConnectionFailedError, TransactionError: If the server could not be queried.
         OSError: If a directory cannot be listed.
     """
     database, name = split_full_name(table)

@@ -1,4 +1,4 @@
-"""Checks if writes to a database reach its replicas, by Hive's own REPL DUMP and REPL LOAD.
+"""Checks whether writes to a database reach its replicas through Hive's own REPL DUMP and REPL LOAD.
 
 A metastore reports its settings, and the properties of the database and its tables. It does not report
 HiveServer2's own settings, which may be given with each statement; they are in docs/replication.md. Nothing
@@ -40,13 +40,14 @@ INCOMPATIBLE = "repl.incompatible"
 NOT_TOLD = "(not reported)"
 INFORMATION = {
     "hive.repl.cmrootdir": "where removed files are kept for a later dump",
-    "hive.repl.cm.retain": "how long; the longest time between two dumps must be shorter",
+    "hive.repl.cm.retain": "how long they are kept; it must exceed the longest time between two dumps",
     "hive.metastore.event.db.listener.timetolive": "how long events are kept",
-    "hive.repl.event.db.listener.timetolive": "how long, while a database of the server is replicated",
+    "hive.repl.event.db.listener.timetolive": "how long events are kept while a database of the server is "
+    "replicated",
     "hive.compactor.delayed.cleanup.enabled": "true keeps compacted files for a while; "
-    "commits of this library record no checksums, without which a removed file is not found again",
-    "hive.compactor.cleaner.retention.time.seconds": "how long; the longest time from a commit to its load "
-    "must be shorter",
+    "commits of this library record no checksums, without which a removed file cannot be found again",
+    "hive.compactor.cleaner.retention.time.seconds": "how long they are kept; it must exceed the longest "
+    "time from a commit to its load",
 }
 """Settings that have no wrong value, and their meaning."""
 
@@ -66,7 +67,7 @@ class ReplicationRole(Enum):
 class ReplicationRule:
     """One condition on the server or the database.
 
-    ``is_met`` is None if it is shown for information; ``what_to_do`` explains it, or how to meet it.
+    ``is_met`` is None if it is only shown for information; ``what_to_do`` explains it, or how to meet it.
     """
 
     name: str
@@ -79,7 +80,7 @@ class ReplicationRule:
 class ReplicatedTable:
     """A table of the database.
 
-    ``reason`` is why this library cannot write it; if None, its writes to the table are replicated.
+    ``reason`` states why this library cannot write it; if None, its writes to the table are replicated.
     ``warning`` is about rows that a first load hides at the target, or may have hidden.
     """
 
@@ -90,7 +91,10 @@ class ReplicatedTable:
 
 @dataclass(frozen=True)
 class ReplicationReport:
-    """The result. ``tables`` are sorted by name; ``is_replicated`` is True if nothing is missing for any."""
+    """The result.
+
+    ``tables`` are sorted by name; ``is_replicated`` is True if nothing is missing for any table.
+    """
 
     database: str
     role: ReplicationRole
@@ -99,7 +103,7 @@ class ReplicationReport:
 
     @property
     def is_replicated(self) -> bool:
-        """True if everything that this library writes into the tables will be dumped."""
+        """True if all changes that this library writes to the tables will be dumped."""
         return all(rule.is_met is not False for rule in self.rules) and not any(
             table.reason for table in self.tables
         )
@@ -135,7 +139,7 @@ def replication_of(metastore: MetastoreClient, name: str) -> ReplicationReport:
     Raises:
         ConfigurationError: If ``name`` is neither, or the database does not exist.
         TableNotFoundError: If the table does not exist.
-        ConnectionFailedError, TransactionError: If the server could not be asked.
+        ConnectionFailedError, TransactionError: If the server could not be queried.
     """
     database, table = database_and_table(name)
     with metastore_errors_as_ours(f"could not examine database {database}"):
@@ -225,7 +229,7 @@ def _of_database(properties: Mapping[str, str]) -> Iterator[ReplicationRule]:
             INCOMPATIBLE,
             properties[INCOMPATIBLE],
             (properties[INCOMPATIBLE]).lower() != "true",
-            "the replica has met something that it cannot load; it must be created again",
+            "the replica has encountered an event that it cannot load; it must be created again",
         )
 
 
@@ -274,7 +278,7 @@ def hidden_rows(ids: ValidWriteIdList, *, is_target: bool) -> str | None:
     Returns:
         The warning. If None, nothing is hidden.
 
-    Source: class ReplTableWriteIdStateFunction of Hive 4.1.0, and what its target was seen to show.
+    Source: class ReplTableWriteIdStateFunction of Hive 4.1.0, and the observed rows at its target.
     """
     if not ids.aborted:
         return None
@@ -283,16 +287,16 @@ def hidden_rows(ids: ValidWriteIdList, *, is_target: bool) -> str | None:
         if ids.high_watermark not in ids.aborted:
             return None
         return (
-            f"its last known write id {ids.high_watermark} is aborted: if a first load left that, everything "
-            "that was committed after it is hidden until a further commit on the table is loaded. Compare "
-            "count(*) with the source"
+            f"its last known write id {ids.high_watermark} is aborted: if the first load left this state, "
+            "everything that was committed after it is hidden until another commit on the table is loaded. "
+            "Compare count(*) with the source"
         )
     if ids.range_validity(first + 1, ids.high_watermark) is RangeValidity.NONE:
         return None
     return (
-        f"its write id {first} is aborted, and later ones are committed: after a first dump and load Hive "
-        f"hides at the target everything that was committed after {first}, until a further commit on the "
-        "table is loaded. So commit once more then; a statement that changes no row is enough"
+        f"its write id {first} is aborted, and later ones are committed: after the first dump and load, "
+        f"Hive hides at the target everything that was committed after {first}until another commit on the "
+        "table is loaded. So make one more commit then; a statement that changes no rows is enough"
     )
 
 

@@ -1,9 +1,9 @@
-"""Removal of what ended transactions left: staged files, locks, and transactions that nobody will finish.
+"""Removal of the remains of transactions: staged files of ended ones, and locks of abandoned ones.
 
 A driver that dies leaves its staging directory and, on an object store, its unfinished uploads. Readers do
 not see them, but they take up space. The metastore reports which transactions have ended. The next
-transaction on the table removes these files too. To release locks of transactions that nobody will finish,
-abort them.
+transaction on the table removes these files too. To release the locks of abandoned transactions, abort the
+transactions.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class SweptSize:
-    """The size of what was found in one place."""
+    """The size of the output found in one location."""
 
     file_count: int
     byte_count: int
@@ -38,9 +38,9 @@ class SweptSize:
 class SweptTable:
     """The findings in a table, or the reason why it was skipped.
 
-    ``found`` lists what ended transactions had left there, ``removed`` the removed part of it. ``sizes`` are
-    the files and bytes of ``found``, in its order. Unfinished uploads, whose size a store does not report,
-    count like the marks that stand for them.
+    ``found`` lists the output that ended transactions had left there, ``removed`` the removed part of it.
+    ``sizes`` are the files and bytes of ``found``, in its order. Unfinished uploads, whose size a store does
+    not report, count like the marks that stand for them.
     """
 
     table: str
@@ -51,7 +51,7 @@ class SweptTable:
 
     @property
     def size(self) -> SweptSize:
-        """The files and bytes of all that was found."""
+        """The number of files and bytes found."""
         return SweptSize(sum(s.file_count for s in self.sizes), sum(s.byte_count for s in self.sizes))
 
     def to_dict(self) -> dict[str, object]:
@@ -70,9 +70,9 @@ class SweptTable:
 
 
 def sweep(metastore: MetastoreClient, name: str, *, dry_run: bool = False) -> Iterator[SweptTable]:
-    """Remove what ended transactions have left in one table or in every table of a database.
+    """Remove the output that ended transactions have left in one table or in every table of a database.
 
-    Files of open transactions are never touched, and neither are files that appear meanwhile.
+    Files of open transactions are never touched, and neither are files that appear during the sweep.
 
     Args:
         metastore: lists the tables and the open transactions.
@@ -83,7 +83,7 @@ def sweep(metastore: MetastoreClient, name: str, *, dry_run: bool = False) -> It
         One result for each table; for a table that is not an ACID table, the reason.
 
     Raises:
-        ConnectionFailedError, TransactionError: If the server could not be asked.
+        ConnectionFailedError, TransactionError: If the server could not be queried.
         ConfigurationError: If ``name`` is neither.
         TableNotFoundError: If the table does not exist.
         TableNotMutableError: If the table is not an ACID table that this version supports.
@@ -138,8 +138,9 @@ def abort_transactions(metastore: MetastoreClient, txn_ids: Iterable[int]) -> It
 
     Raises:
         NoSuchTxnError: If a transaction is committed or the id does not exist. The metastore does not report
-            which, so this is not turned into an error of this package, which would state what is visible.
-        MetastoreError: If the server could not be asked.
+            which of the two applies, so this is not converted to an error of this package, whose message
+            would state which changes are visible.
+        MetastoreError: If the server could not be queried.
     """
     for txn_id in txn_ids:
         metastore.abort_txn(txn_id)

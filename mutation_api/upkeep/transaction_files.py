@@ -4,7 +4,7 @@ The metastore keeps the pairs of transaction and write id, but no call returns t
 write ids a snapshot does not see, and a client may send any list of transactions as a snapshot. A snapshot in
 which exactly the transactions with bit b are missing hides exactly their write ids. So two requests for each
 bit of the transaction ids yield all pairs of a table. They change nothing. The metastore forgets pairs of old
-transactions; those stay unknown.
+transactions, which therefore remain unknown.
 
 Source: TxnHandler.getValidWriteIds (3.1.3, 4.1.0), as observed.
 """
@@ -125,15 +125,15 @@ def _directory(partition: str, location: Location, *, is_staged: bool) -> Transa
 
 
 def current_ids(metastore: MetastoreClient, table: AcidTable, open_txns: OpenTxns | None = None) -> KnownIds:
-    """Return what the metastore reports about a table's ids and about transactions.
+    """Return the metastore's information about a table's ids and about transactions.
 
     Args:
         metastore: the table's metastore.
         table: its version determines the kind of its ids.
-        open_txns: an earlier answer. If None, the metastore is asked now.
+        open_txns: an earlier answer. If None, the metastore is queried.
 
     Raises:
-        MetastoreError: If the server could not be asked.
+        MetastoreError: If the server could not be queried.
     """
     open_txns = open_txns or metastore.get_open_txns()
     has_write_ids = table.version.uses_write_ids
@@ -147,7 +147,10 @@ def current_ids(metastore: MetastoreClient, table: AcidTable, open_txns: OpenTxn
 
 
 def _completed(metastore: MetastoreClient, valid: ValidWriteIdList, txns: ValidTxnList) -> ValidWriteIdList:
-    """Add ids that Hive 4.1 leaves out: if none is valid, it lists only the lowest; the rest are invalid."""
+    """Add ids that Hive 4.1 leaves out: if none is valid, it lists only the lowest one.
+
+    The others are invalid too.
+    """
     all_valid = ValidTxnList(txns.high_watermark)
     newest = metastore.get_valid_write_ids([valid.table], all_valid)[valid.table].high_watermark
     rest = hidden_ids(valid.high_watermark + 1, newest, valid.table)
@@ -157,7 +160,7 @@ def _completed(metastore: MetastoreClient, valid: ValidWriteIdList, txns: ValidT
 
 
 def hidden_ids(first: int, last: int, full_name: str) -> range:
-    """Return write ids of a table that an answer hides and does not list.
+    """Return write ids of a table that are hidden but not listed in an answer.
 
     Raises InvalidAnswerError if there are so many that the numbers cannot be right.
     """
@@ -175,7 +178,7 @@ def known_transactions(metastore: MetastoreClient, table: AcidTable) -> Mapping[
     """Return the transactions of the ids in a table's files, as far as the metastore knows them.
 
     Raises:
-        ConnectionFailedError, TransactionError: If the server could not be asked.
+        ConnectionFailedError, TransactionError: If the server could not be queried.
     """
     if not table.version.uses_write_ids:
         return _Same()
@@ -204,7 +207,7 @@ def transactions_of_write_ids(
         recent_txns: the number of transactions up to the newest one that may be among the answers.
 
     Raises:
-        MetastoreError: If the server could not be asked.
+        MetastoreError: If the server could not be queried.
     """
     oldest = max(1, newest_txn - recent_txns + 1)
     txns = range(oldest, newest_txn + 1)
@@ -228,7 +231,10 @@ def transactions_of_write_ids(
 
 
 def _hidden(valid: ValidWriteIdList, newest_id: int) -> Collection[int]:
-    """Return write ids that a snapshot does not see. If it sees none, Hive 4 ends the list at the lowest."""
+    """Return write ids that a snapshot does not see.
+
+    If it sees none, Hive 4 ends the list at the lowest one.
+    """
     first = min(valid.exceptions, default=newest_id)
     if valid.high_watermark <= first < newest_id:
         return hidden_ids(first, newest_id, valid.table)

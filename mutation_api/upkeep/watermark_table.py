@@ -1,8 +1,8 @@
-"""The watermark table: what programs have read or applied, and up to where.
+"""The watermark table: the positions up to which programs have read or applied changes.
 
 It has one row for each (source, table of the source, target). Change sources write it in the transaction that
-applies their operations (:mod:`mutation_api.cdc.watermark`), consumers of change feeds in that of their own
-writes, or afterwards (:mod:`mutation_api.hive.consumer`).
+applies their operations (:mod:`mutation_api.cdc.watermark`), consumers of change feeds in the transaction of
+their own writes, or afterwards (:mod:`mutation_api.hive.consumer`).
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ WATERMARK_COLUMNS = (
     ColumnInfo("source_table", "string", "the table, as the source calls it"),
     ColumnInfo("target_table", "string", "the table that follows it, database.table"),
     ColumnInfo("position_order", "string", "numbers that order positions, a JSON list"),
-    ColumnInfo("position_text", "string", "up to where the log has been applied, in the source's words"),
+    ColumnInfo(
+        "position_text", "string", "up to where the log has been applied, as the source writes positions"
+    ),
     ColumnInfo("txn_id", "bigint", "the transaction that applied it"),
     ColumnInfo("applied_at", "timestamp", "when, in UTC"),
 )
@@ -65,7 +67,7 @@ def watermark_table_exists(metastore: MetastoreClient, table_name: str) -> bool:
 def ensure_watermark_table(metastore: MetastoreClient, table_name: str) -> None:
     """Create the table unless it exists. If two processes call this at once, one of them creates it.
 
-    It has one bucket, so that every release of Hive accepts it and few rows make one file.
+    It has one bucket, so that every release of Hive accepts it and its few rows are in one file.
 
     Raises: See :func:`mutation_api.upkeep.create_acid_table.create_acid_table`.
     """
@@ -84,7 +86,7 @@ def check_watermark_columns(table: AcidTable) -> None:
     found = {column.name: column.type for column in table.columns}
     if found != wanted or table.partition_keys:
         raise ConfigurationError(
-            f"table {table.full_name} is not a table of watermarks: its columns are "
+            f"table {table.full_name} is not a watermark table: its columns are "
             f"{', '.join(f'{name} {kind}' for name, kind in found.items())}; expected "
             f"{', '.join(f'{name} {kind}' for name, kind in wanted.items())}. Name another table"
         )

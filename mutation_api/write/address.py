@@ -3,7 +3,8 @@
 This module uses Arrow only. It runs in Spark's Python workers, before the shuffle.
 
 Hive silently writes an update of a missing row as a new row, and ignores a delete of a missing row. On
-request, engines therefore look up the rows before anything is written, and raise the error that is made here.
+request, engines therefore look up the rows before anything is written, and raise the error that is created
+here.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class ChangeFields:
 
     Attributes:
         row_id: the known parts among txn, bucket, row_id and partition: three, four or none.
-        partition_columns: names in the table; all or none.
+        partition_columns: names in the table; either all of them or none.
         has_writers: True if inserts have a bucket id; see ChangeClassifier.
         columns: names in the table, in table order.
     """
@@ -174,7 +175,7 @@ def unknown_rows_error(table: AcidTable, some: Sequence[UnknownRow]) -> RowIdNot
     """Return an error that names the first few of these rows, with partition and bucket."""
     return RowIdNotFoundError(
         f"table {table.full_name}: the change set updates or deletes rows that the snapshot of "
-        f"transaction {table.required_txn_id()} does not hold, among them: "
+        f"transaction {table.required_txn_id()} does not contain, among them: "
         f"{'; '.join(map(str, some[:UNKNOWN_ROWS_SHOWN]))}. "
-        "They never existed or were deleted meanwhile; read the table again in this transaction"
+        "They never existed or have since been deleted; read the table again in this transaction"
     )

@@ -100,14 +100,17 @@ class SortedChanges:
                 self._row_counts[share] += piece.num_rows
 
     def in_order(self, share: int) -> Iterator[pa.RecordBatch]:
-        """Yield the changes of a share once, after all were added. Raises DeltaWriteError as :meth:`add`."""
+        """Yield the changes of a share once, after all of them were added.
+
+        Raises DeltaWriteError like :meth:`add`.
+        """
         return self._sorters[share].in_order()
 
 
 SORTING_PART = 2
-"""One part in SORTING_PART of the memory is for sorting."""
+"""The fraction of the memory for sorting is 1/SORTING_PART."""
 VERIFYING_PART = 4
-"""One part in VERIFYING_PART of the memory may hold the ROW__IDs to look up."""
+"""The fraction of the memory that may hold the ROW__IDs to look up is 1/VERIFYING_PART."""
 
 
 def apply_arrow(
@@ -134,15 +137,15 @@ def apply_arrow(
       ROW__ID, and the partition columns if ROW__ID does not have the partition; a change set of deletes may
       lack the other columns.
 
-    A table takes any number of change sets in a transaction, except on Hive 2, where it takes one. Each sees
-    the rows that earlier ones have written, and may change them.
+    A table accepts any number of change sets in a transaction, except on Hive 2, where it accepts only one.
+    Each sees the rows that earlier ones have written, and may change them.
 
     An update stays in its partition and bucket; to move a row, delete and insert it. A row may be changed
-    only once. Insert-only tables take only inserts. Timestamps with a time zone are refused, since Hive's
+    only once. Insert-only tables accept only inserts. Timestamps with a time zone are refused, since Hive's
     have none; ``pyarrow.compute.local_timestamp`` converts them to local timestamps of their zone.
 
-    If this raises, nothing is kept for the table, and the transaction is still open: abort it, or apply
-    again. All addresses and values are checked before a file is written.
+    If this raises an error, nothing is kept for the table, and the transaction is still open: abort it, or
+    apply the changes again. All addresses and values are checked before a file is written.
 
     Args:
         transaction: a transaction that has begun; the table must be one of its sinks.
@@ -159,7 +162,7 @@ def apply_arrow(
         local: memory and threads.
 
     Returns:
-        The numbers of what was written.
+        The numbers of the written changes.
 
     Raises:
         TransactionStateError: If the transaction has not begun, the table is a source, or the table already

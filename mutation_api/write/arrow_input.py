@@ -8,7 +8,7 @@ For its type Object, Polars exports memory addresses. DuckDB exports the bytes o
 of 2**127 or more around to a negative number. The Arrow type does not show this. So the source's own types
 are compared with lists of types that arrive unchanged; a type that is not listed is refused.
 
-Source: what Polars 1.3 to 2.1 and DuckDB 1.1 to 2.0 export, compared type by type.
+Source: the exports of Polars 1.3 to 2.1 and DuckDB 1.1 to 2.0, compared type by type.
 """
 
 from __future__ import annotations
@@ -42,11 +42,14 @@ __all__ = [
 
 
 BATCH_PART = 32
-"""One part in BATCH_PART of the memory is for batches that are being addressed, of which copies exist."""
+"""The fraction of the memory for batches that are being addressed, and copies of them, is 1/BATCH_PART."""
 
 
 def looked_ahead(batches: Iterator[pa.RecordBatch], rows: int) -> tuple[Iterator[pa.RecordBatch], bool]:
-    """Return the same batches, and whether they have fewer rows than ``rows``; reads this many rows ahead."""
+    """Return the same batches, and True if they have fewer rows than ``rows``.
+
+    This reads that many rows ahead.
+    """
     read: list[pa.RecordBatch] = []
     count = 0
     for batch in batches:
@@ -71,7 +74,7 @@ def _slices(batches: Iterable[pa.RecordBatch], bytes_max: int) -> Iterator[pa.Re
 
 
 def check_dicts(data: object, schema: pa.Schema, what: str) -> None:
-    """Raise if the dicts of a column have different keys, if the object is a pandas DataFrame.
+    """For a pandas DataFrame, raise an error if the dicts of a column have different keys.
 
     Args:
         data: any object.
@@ -79,7 +82,7 @@ def check_dicts(data: object, schema: pa.Schema, what: str) -> None:
         what: its role, for messages.
 
     Raises:
-        RecordValueError: If a dict lacks a key that others have; the message has column, row and keys.
+        RecordValueError: If a dict lacks a key that others have; the message contains column, row and keys.
     """
     given: Any = data
     if type(data).__module__.partition(".")[0] != "pandas" or not hasattr(data, "columns"):
@@ -120,7 +123,7 @@ _POLARS = frozenset[str]().union(
     ("Float16", "Float32", "Float64", "Decimal", "Boolean", "String", "Binary", "Categorical", "Enum"),
     ("Date", "Time", "Datetime", "Duration", "Null", "List", "Array", "Struct", "Map", "Extension"),
 )
-"""Names of the classes; an Extension has its name in Arrow too."""
+"""Names of the classes. An Extension also has its name in Arrow."""
 _DUCKDB = frozenset[str]().union(
     ("tinyint", "smallint", "integer", "bigint", "hugeint", "utinyint", "usmallint", "uinteger", "ubigint"),
     ("boolean", "float", "double", "decimal", "varchar", "blob", "date", "time", "interval", "uuid", "enum"),
@@ -277,7 +280,7 @@ def _plain_column(array: pa.Array, given: pa.Field, wanted: pa.Field, what: str)
 
 
 def _type_without_rows(field: pa.Field, untyped: Mapping[str, pa.DataType]) -> pa.DataType:
-    """Return the type of a column without values; pandas uses double if there never were any."""
+    """Return the type of a column without values; pandas uses double if there were never any values."""
     if pa.types.is_null(field.type) or pa.types.is_float64(field.type):
         return untyped.get(field.name.upper(), pa.null())
     return field.type
@@ -313,7 +316,10 @@ def _reader(data: object, what: str, refused: Mapping[str, str]) -> pa.RecordBat
 
 
 def _misfit(error: Exception) -> str:
-    """Return why an object with Arrow's interface has no rows. A second argument names a pandas column."""
+    """Return the reason why an object with Arrow's interface cannot be read as rows.
+
+    A second argument of the error names a pandas column.
+    """
     mixed = _MIXED.fullmatch(str(error.args[-1])) if len(error.args) > 1 else None
     if mixed is not None:
         return (

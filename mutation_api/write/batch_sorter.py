@@ -61,7 +61,7 @@ _KEY_BITS = 64
 
 
 class BatchSorter:
-    """Takes batches, and returns their rows in order, once. Rows with equal keys come in any order.
+    """Takes batches, and returns their rows in order, once. Rows with equal keys are returned in any order.
 
     As a context manager it removes its files at the end. The files have no names, so they disappear even if
     the process is killed.

@@ -23,8 +23,9 @@ The last two mistakes are possible only in a coordinator. In a change set the RO
 and groups are formed by the bucket of ROW__ID. :mod:`.group_writer` checks the order of records,
 :mod:`.record_inspector` the types and values of columns.
 
-Rules check whole arrays and raise if any change is wrong. The message contains the table, the partition if
-all changes belong to one, the number of wrong changes, and the values of the first few. Pure numpy and Arrow.
+Rules check whole arrays and raise an error if any change is wrong. The message contains the table, the
+partition if all changes belong to one, the number of wrong changes, and the values of the first few. Pure
+numpy and Arrow.
 """
 
 from __future__ import annotations

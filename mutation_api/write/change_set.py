@@ -1,9 +1,9 @@
 """ChangeSet: the changes of several calls on one table, which are written together.
 
-Each call's changes are read, checked and addressed at once, so its errors come from that call. Then they wait
-in memory up to a limit, and beyond it in a temporary file.
+Each call's changes are read, checked and addressed immediately, so its errors come from that call. Then they
+wait in memory up to a limit, and beyond it in a temporary file.
 
-Calls may give different columns and types. Timestamps are written with nanoseconds only if values need them.
+Calls may pass different columns and types. Timestamps are written with nanoseconds only if values need them.
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ class ChangeSet:
         except (RecordLayoutError, RecordValueError) as error:
             raise type(error)(
                 f"table {self.table.full_name}: {error}; other rows of that column have digits below "
-                "microseconds. Write these in a transaction of their own"
+                "microseconds. Write these in a separate transaction"
             ) from error
 
 
@@ -197,7 +197,7 @@ class MemoryShare:
         self._left = byte_count
 
     def took(self, byte_count: int) -> bool:
-        """Take this many bytes; return False, and take none, if fewer are left."""
+        """Take this many bytes. If fewer are left, take none and return False."""
         fits = byte_count <= self._left
         self._left -= byte_count if fits else 0
         return fits
@@ -292,7 +292,7 @@ class OverwriteReport:
         return dataclasses.asdict(self)
 
     def __str__(self) -> str:
-        """Return one line for people."""
+        """Return one readable line."""
         of = f" of {len(self.partitions)} partitions" if self.partitions else ""
         done = "would replace" if self.is_dry_run else "replaced"
         return f"{self.table}: {done} {self.deleted} rows{of} by {self.inserted}"
@@ -305,7 +305,7 @@ class Replaced:
     Attributes:
         is_dynamic: True to replace the partitions of the new rows.
         specs: the partitions to replace, by values of partition columns. If None, all.
-        where: the condition that old and new rows must meet. If None, none.
+        where: the condition that old and new rows must meet. If None, there is no condition.
     """
 
     is_dynamic: bool

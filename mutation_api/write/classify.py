@@ -53,13 +53,14 @@ An insert has the transaction's own id (write id; transaction id in v1), so it s
 
 @dataclass(frozen=True)
 class ChangeClassifier:
-    """Gives every change of a batch its address, or refuses the batch.
+    """Computes the address of every change of a batch, or refuses the batch.
 
-    ``missing_columns`` are columns of the table that the change set lacks; only deletes can do without them.
-    ``defaulted_columns`` are missing columns with a default; only updates need them. ``unknown_defaults`` are
-    the reasons why only Hive can compute some of these defaults; inserts need such columns too. If
-    ``has_partition_columns`` is False, the partition is taken from the field ``partition`` of ROW__ID.
-    ``valid_ids`` are those of the transaction's snapshot: write ids of the table, or transaction ids in v1.
+    ``missing_columns`` are columns of the table that the change set lacks; only deletes are possible without
+    them. ``defaulted_columns`` are missing columns with a default; only updates need them.
+    ``unknown_defaults`` are the reasons why only Hive can compute some of these defaults; inserts need such
+    columns too. If ``has_partition_columns`` is False, the partition is taken from the field ``partition`` of
+    ROW__ID. ``valid_ids`` are those of the transaction's snapshot: write ids of the table, or transaction ids
+    in v1.
     """
 
     table: AcidTable
@@ -73,7 +74,7 @@ class ChangeClassifier:
     def of(
         cls, table: AcidTable, valid_ids: ValidIdList, layout: ChangeLayout, defaults: DefaultColumns
     ) -> ChangeClassifier:
-        """Return the classifier of a change set with this layout."""
+        """Return the classifier for a change set with this layout."""
         return cls(
             table,
             valid_ids,

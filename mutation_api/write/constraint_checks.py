@@ -77,7 +77,7 @@ class ConstraintChecks:
             where: the name of the group in messages.
 
         Raises:
-            ConstraintViolationError: If a row breaks a constraint.
+            ConstraintViolationError: If a row violates a constraint.
             RecordValueError: If a condition has no value for a row, for example after an overflow.
         """
         new, positions = pa.array(is_new), np.flatnonzero(is_new)
@@ -106,7 +106,7 @@ class ConstraintChecks:
     def _conditions(
         self, fine: frozenset[str]
     ) -> list[tuple[CheckConstraint, HiveCondition, tuple[str, ...]]]:
-        """Return each CHECK with its condition and the columns that it names; at least one column.
+        """Return each CHECK with its condition and the columns that it names, of which there is at least one.
 
         ``fine``: the columns whose timestamps are in nanoseconds.
         """
@@ -132,13 +132,13 @@ class ConstraintChecks:
         positions: NDArray[np.intp],
         where: str,
     ) -> None:
-        """Raise an error if ``breaks`` is true for one of the new rows, which are at these positions."""
+        """Raise an error if ``breaks`` is true for one of the new rows, whose positions are given."""
         count = pc.sum(breaks).as_py()
         if not count:
             return
         shown = self._shown(breaks, columns, rows, positions)
         raise ConstraintViolationError(
-            f"{where}: {count} rows break {what}; the first is {shown}. Correct them, or drop the "
+            f"{where}: {count} rows violate {what}; the first is {shown}. Correct them, or drop the "
             "constraint in Hive"
         )
 

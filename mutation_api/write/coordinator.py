@@ -7,10 +7,10 @@ attempt. ``close`` returns manifests; only the committer gives files their final
 
 Single records are collected and handled as a batch. Their columns, order and values are checked when
 ``batch_rows`` records are collected, the partition changes, or the coordinator is closed.
-``WriterOptions(batch_rows=1)`` checks each record at once.
+``WriterOptions(batch_rows=1)`` checks each record immediately.
 
-Nothing is repaired or dropped: a record that cannot be written exactly is rejected. After the first error the
-coordinator accepts only ``abort``.
+No record is corrected or dropped: a record that cannot be written exactly is rejected. After the first error
+the coordinator accepts only ``abort``.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Forecasts of what a change set will write, and summaries of what it has written.
+"""Forecasts of the files that a change set will write, and summaries of the written files.
 
 The numbers of changes and files are exact, since they are counted from the same addresses. The number of
 bytes is an estimate:
 
-* A delta file costs the size of a file with one row. Each further new row costs the average size of a row in
+* A delta file takes the size of a file with one row. Each further new row takes the average size of a row in
   a sample of SAMPLE_ROWS rows, which is written to a temporary directory.
-* A file of delete events costs the size of a file with one event. Each further event costs EVENT_BYTES.
+* A file of delete events takes the size of a file with one event. Each further event takes EVENT_BYTES.
 
-Refused: the average bytes of a row in the table's own files. New rows may have another size, an empty table
-has no rows, and the rows of one large file compress better than those of many small deltas.
+Rejected alternative: the average bytes of a row in the table's own files. New rows may have another size, an
+empty table has no rows, and the rows of one large file compress better than those of many small deltas.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ SAMPLE_ROWS = 1000
 """Number of new rows that are written for the estimate."""
 
 EVENT_BYTES = 1.5
-"""Bytes of a delete event in a file of many. Measured with zlib: 0.02 if all rows of a bucket are deleted,
-0.7 if every tenth row is, 1.7 if every thousandth row is.
+"""Bytes of a delete event in a file with many events. Measured with zlib: 0.02 if all rows of a bucket are
+deleted, 0.7 if every tenth row is, 1.7 if every thousandth row is.
 """
 
 _OWN_ID = 2
@@ -68,7 +68,7 @@ class GroupCount:
         return self.inserted + self.updated
 
     def has_delta(self, version: AcidVersion) -> bool:
-        """Return True if a delta file is written. With split updates, deletes alone need none."""
+        """Return True if a delta file is written. With split updates, deletes alone do not need one."""
         return bool(self.new_row_count if version.splits_updates else self.row_count)
 
     def has_delete_delta(self, version: AcidVersion) -> bool:
@@ -196,7 +196,7 @@ def _written_bytes(table: AcidTable, batch: pa.RecordBatch) -> int:
 
 @dataclass(frozen=True)
 class ApplySummary:
-    """The counts of what was staged for one table. Nothing is visible before the transaction commits.
+    """The counts of the staged changes of one table. Nothing is visible before the transaction commits.
 
     Changes are counted as the caller issued them: an update counts once in every format. ``partitions`` are
     the sorted escaped names; an unpartitioned table has none. ``bucket_count`` counts the buckets of all

@@ -200,7 +200,7 @@ class GroupWriter:
             GroupRevisitedError: If the group has already been completed.
             RecordSequenceError: If the records are out of order, or one ROW__ID occurs twice.
             RecordValueError: If ORC cannot hold a value.
-            ConstraintViolationError: If a new row breaks a constraint of the table.
+            ConstraintViolationError: If a new row violates a constraint of the table.
             DeltaWriteError: If a file cannot be written, or this user may not write to the partition.
         """
         if self._grouping.enter(partition_name, bucket_id):
@@ -354,7 +354,7 @@ class PendingRecords:
     def blamed(self, error: MutationError) -> MutationError:
         """Return the error with the record that causes it.
 
-        Row numbers of the collected batch mean nothing to the caller.
+        Row numbers of the collected batch have no meaning for the caller.
         """
         for operation, row_id, values in self:
             try:
@@ -378,7 +378,7 @@ class PendingRecords:
         return f"{operation.name.lower()} of record {shown}{identity}"
 
     def _refuse_row_id(self, operation: Operation, row_id: RowIdParts) -> None:
-        """Raise the error now, not with the batch, because the wrong record is the current one."""
+        """Raise the error immediately, because the wrong record is the current one."""
         parts = (pa.array([part], pa.int64()) for part in row_id[:-1])
         row_ids = RowIds.of_columns(parts, pa.array(row_id[-1:], pa.string()))
         changes = Changes(self._table, np.array([operation]), row_ids, self.partition_name)

@@ -79,11 +79,12 @@ def default_columns(table: AcidTable, given: Iterable[str]) -> Mapping[str, pa.S
 
 
 _INDEX = re.compile(r"__index_level_\d+__", re.A | re.I)
-"""Names that pandas and pyarrow give to an unnamed index; a plain row number does not become a column."""
+"""Matches names that pandas and pyarrow assign to an unnamed index. An index that only numbers the rows does
+not become a column."""
 
 
 def index_advice(names: Iterable[str]) -> str:
-    """Return the end of the message on unknown columns; empty if none of them is a pandas index."""
+    """Return the end of the message about unknown columns; empty if none of them is a pandas index."""
     found = [name for name in names if _INDEX.fullmatch(name)]
     if not found:
         return ""
@@ -247,8 +248,8 @@ def _check_missing(table: AcidTable, layout: ChangeLayout) -> None:
     if missing_keys and not (is_partition_known and len(missing_keys) == len(table.partition_keys)):
         raise RecordLayoutError(
             f"table {table.full_name}: the change set lacks the partition columns "
-            f"{', '.join(missing_keys)}; they may be missing only "
-            f"all together, and only if {ROW_ID_COLUMN} has the field {PARTITION_FIELD!r}"
+            f"{', '.join(missing_keys)}; either all of them or none may be missing, and only if "
+            f"{ROW_ID_COLUMN} has the field {PARTITION_FIELD!r}"
         )
     missing = layout.missing(table)
     if missing and layout.row_id is None:
@@ -258,7 +259,7 @@ def _check_missing(table: AcidTable, layout: ChangeLayout) -> None:
 
 
 def _check_types(table: AcidTable, actual: dict[str, GivenColumn], layout: ChangeLayout) -> None:
-    """Convert columns without rows: a type that fails here can never be converted."""
+    """Check types by converting columns without rows: a type that fails here can never be converted."""
     complaints = []
     for column in table.all_columns:
         if column.name not in layout.columns:

@@ -131,7 +131,7 @@ class LocalPlan:
         return pa.record_batch([*address, *rows], names=[*ADDRESS_COLUMNS, *self.table.column_names])
 
     def _operations(self, batch: pa.RecordBatch) -> tuple[pa.Array, NDArray[np.bool_]]:
-        """Return the operations of the rows, and which of them are deletes."""
+        """Return the operations of the rows, and a mask of the deletes."""
         delete = Operation.DELETE.name.lower()
         if self.layout.operation is None:
             codes = pa.array(np.zeros(batch.num_rows, np.int8))
@@ -255,9 +255,9 @@ class LocalOptions:
     """Settings of the local engine.
 
     Attributes:
-        memory_bytes: limit of what the engine holds of one change set or merge, at least MEMORY_BYTES_MIN.
-            Beyond it, data to sort goes to files in the system's directory for temporary files
-            (``TMPDIR``), and data that must be in memory is refused with advice. Files that are being
+        memory_bytes: limit of the memory that the engine uses for one change set or merge, at least
+            MEMORY_BYTES_MIN. Beyond it, data to sort goes to files in the system's directory for temporary
+            files (``TMPDIR``), and data that must be in memory is refused with advice. Files that are being
             written need more: about a stripe per thread
             (:class:`~mutation_api.table.acid_table.WriterOptions`).
         threads: number of threads that work at the same time. If None, ``os.cpu_count()``. Small change sets
@@ -288,7 +288,7 @@ class LocalOptions:
 ROWS_PER_INSERT_FILE = 100_000
 """Number of new rows of a partition per file, unless the user sets the number of files.
 
-With fewer rows the cost of a file exceeds what another thread saves.
+With fewer rows, the cost of a file exceeds the time that another thread saves.
 """
 
 
@@ -300,8 +300,8 @@ class InsertFiles:
 
     Args:
         files: number of files for the inserts of a partition; 0 for a bucketed table.
-        rows_per_file: number of inserts of a partition that go to one file before the next one is used. The
-            last file is followed by the first.
+        rows_per_file: number of inserts of a partition that go to one file before the next one is used. After
+            the last file, the first one is used again.
     """
 
     def __init__(self, files: int, rows_per_file: int) -> None:
@@ -360,7 +360,7 @@ def forecast_arrow(
     insert_files: int | None = None,
     local: LocalOptions | None = None,
 ) -> Forecast:
-    """Count what :func:`mutation_api.write.apply.apply_arrow` would write with these arguments.
+    """Count the changes that :func:`mutation_api.write.apply.apply_arrow` would write with these arguments.
 
     The changes are read once and checked in the same way. Only temporary files are written.
 

@@ -1,7 +1,7 @@
 """RecordInspector: find ROW__ID and columns in the user's records, in any layout.
 
-Columns become Arrow arrays. Scalars get the type that Arrow infers, not the column's. If it were given a
-type, pyarrow would silently cut a datetime to its date and drop a time zone; :func:`convert_to_column`
+Columns become Arrow arrays. Scalars get the type that Arrow infers, not the column's. If pyarrow received the
+column's type, it would silently cut a datetime to its date and drop a time zone; :func:`convert_to_column`
 rejects both. Nested values are split by the Hive type, because a dict may be a map or a struct.
 """
 
@@ -71,7 +71,7 @@ def _list(values: Sequence[Any], hive_type: HiveType) -> pa.Array:
 
 
 def _map(values: Sequence[Any], hive_type: HiveType) -> pa.Array:
-    """Return lists of entries, since a map of Arrow cannot have a null key, which the conversion names."""
+    """Return lists of entries, since an Arrow map cannot have the null key that is to be reported."""
     entry = [_inner(child) for child in hive_type.children]
     maps = [None if value is None else _pairs(value) for value in values]
     return array_of_lists(maps, lambda pairs, _: array_of_structs(pairs, ["key", "value"], entry))
@@ -142,7 +142,7 @@ class Records:
 
 @dataclass(frozen=True)
 class RecordLayout:
-    """The functions that read single records with the same names. Both may raise.
+    """The functions that read single records with the same names. Both may raise errors.
 
     Attributes:
         row_id: returns the ROW__ID of a record.
@@ -210,7 +210,7 @@ class RecordInspector:
 
         Raises:
             RecordLayoutError: See :meth:`of_batch`. The layout's functions also raise it for a ROW__ID that
-                is not a struct of whole numbers.
+                is not a struct of integers.
         """
         if not all(isinstance(name, str) for name in names):
             raise RecordLayoutError(
@@ -403,7 +403,7 @@ def _are_row_id_parts(txn: Any, bucket: Any, row_id: Any, partition: Any) -> boo
 
 
 def _is_whole(part: Any) -> bool:
-    """Return True if a part of a ROW__ID is missing or a number that ORC can hold."""
+    """Return True if a part of a ROW__ID is missing, or is a number that ORC can hold."""
     if part is None:
         return True
     is_number = isinstance(part, _WHOLE_NUMBERS) and not isinstance(part, bool)

@@ -1,7 +1,7 @@
 """WantedRows: looks up the ROW__IDs of updates and deletes in the transaction's snapshot.
 
 Only the ROW__IDs of the affected buckets are read. The ROW__IDs to look up must fit into memory; those that
-are read need not.
+are read need not fit.
 """
 
 from __future__ import annotations
@@ -150,7 +150,7 @@ class WantedRows:
 
 
 class _LookUp:
-    """Records which rows of one group were seen; the rows are sorted by ROW__ID."""
+    """Records the rows of one group that were seen; the rows are sorted by ROW__ID."""
 
     def __init__(self, rows: _RowIds) -> None:
         self._rows = rows

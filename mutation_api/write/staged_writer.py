@@ -1,4 +1,4 @@
-"""The staged output of one writer of a table: its hidden directories, the allowed partitions, its removal.
+"""The staged output of one writer of a table: its hidden directories, its partitions, and its removal.
 
 :mod:`mutation_api.transaction.manifest` defines the names and marks. The committer publishes the staged
 files; :mod:`mutation_api.transaction.staging` removes files that are never published.
@@ -66,7 +66,7 @@ class OpenTransaction(SnapshotView, Protocol):
         ...
 
     def settle(self, table: str) -> None:
-        """Write the deletes of an overwrite, if any. Call it before a next step of the table."""
+        """Write the deletes of an overwrite, if any. Call it before the next step of the table."""
         ...
 
 
@@ -97,7 +97,10 @@ class LookingTransaction(OpenTransaction, Protocol):
 
 
 def raise_if_lost(transaction: OpenTransaction, error: MutationError) -> None:
-    """Raise the loss of the transaction in place of an error that it caused; do nothing if it is not lost."""
+    """Raise the error about the loss of the transaction in place of an error that the loss caused.
+
+    Do nothing if the transaction is not lost.
+    """
     try:
         transaction.check()
     except MutationError as loss:
@@ -123,7 +126,7 @@ def check_partitions_exist(
 
 
 def check_known_partitions(transaction: OpenTransaction, table: AcidTable, names: Sequence[str]) -> None:
-    """Raise RowIdNotFoundError if the table does not have a partition of the list."""
+    """Raise RowIdNotFoundError if the table lacks one of these partitions."""
     if not table.partition_keys:
         return
     existing = {*partition_names(transaction, table.full_name)}
@@ -225,7 +228,7 @@ class AttemptStaging:
         """Check that the transaction has not ended in the meantime.
 
         The process that ends a transaction removes the marks, and the uploads that exist by then. This
-        attempt may be a duplicate whose result nobody waits for, so it must remove its later uploads itself.
+        attempt may be a duplicate whose result is not needed, so it must remove its later uploads itself.
 
         Raises:
             DeltaWriteError: If a mark is gone.

@@ -111,11 +111,12 @@ def _group_bounds(partitions: pa.Array, buckets: pa.Array) -> list[int]:
 
 
 ADDRESSED_ROWS_MAX = 1 << 16
-"""Rows to address at once. Engines pass few rows at a time, and fixed costs dominate small batches."""
+"""The maximum number of rows that are addressed at once. Engines pass few rows at a time, and fixed costs
+dominate small batches."""
 
 
 def split_by_writer(rows: pa.RecordBatch, writers: int) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Yield the number of each writer that gets some of the changes, and copies of these changes.
+    """Yield the number of each writer that receives changes, and copies of these changes.
 
     All changes of a (partition, bucket) go to one writer. The buckets of a partition go to consecutive
     writers, so that a table with few groups keeps all writers busy.
@@ -142,7 +143,7 @@ def _writers(rows: pa.RecordBatch, writers: int) -> NDArray[np.integer]:
 def joined_batches(
     batches: Iterable[pa.RecordBatch], bytes_max: int, rows_max: int = sys.maxsize
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows in batches as large as allowed; a batch that is larger stays unchanged.
+    """Yield the same rows in batches of the maximum size; a larger batch stays unchanged.
 
     Raises:
         RecordLayoutError: If an array of the rows is malformed.
@@ -179,12 +180,12 @@ _AHEAD = 2
 
 
 def writing(table: AcidTable) -> str:
-    """Return what is done when a table's changes are written, for messages."""
+    """Return a description of the writing of a table's changes, for messages."""
     return f"table {table.full_name}, transaction {table.required_txn_id()}: writing the changes"
 
 
 class Watch:
-    """Decides whether to go on; asked between batches, from any thread.
+    """Decides whether the threads continue; called between batches, from any thread.
 
     Args:
         transaction: if it is lost, all threads stop at their next batch.
@@ -197,11 +198,11 @@ class Watch:
         self._is_stopped = threading.Event()
 
     def stop(self) -> None:
-        """Make :meth:`check` raise."""
+        """Make :meth:`check` raise an error."""
         self._is_stopped.set()
 
     def check(self) -> None:
-        """Raise the loss of the transaction, or WorkerError if another thread failed."""
+        """Raise the error about the loss of the transaction, or WorkerError if another thread failed."""
         self._transaction.check()
         if self._is_stopped.is_set():
             raise WorkerError(f"{self._what}: stopped, since another part of the work failed")
@@ -212,7 +213,7 @@ def in_turn(
 ) -> Iterator[_Result]:
     """Yield the results of ``work`` in the order of the items, which are taken a few ahead.
 
-    Raises the error of the first item that failed, when no work runs any more.
+    After all work has ended, the error of the first failed item is raised.
     """
     if threads == 1:
         for item in items:
@@ -242,7 +243,7 @@ def run_all(
 ) -> list[_Result]:
     """Return the results of ``work`` for all items, in their order.
 
-    Raises the error that came first, after all work has ended.
+    After all work has ended, the first error is raised.
     """
     if threads == 1:
         return [work(item) for item in items]

@@ -1,4 +1,4 @@
-"""Kafka topics as the place of a log of messages; the meaning of the messages is defined elsewhere.
+"""Kafka topics as logs of messages; the format of the messages is defined elsewhere.
 
 A run reads the end of each partition once, and then reads messages from the watermark to that end. It writes
 the messages to files, which this process or Spark's tasks read like files of messages. The modules:

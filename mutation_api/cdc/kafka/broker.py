@@ -62,7 +62,7 @@ _NOTHING_WRITTEN = "Nothing was written; the next run continues from the waterma
 K = TypeVar("K")
 T = TypeVar("T")
 Sink = Callable[[int, int, bytes | None, bytes | None], None]
-"""Takes a message: number of its partition, offset, key, value."""
+"""A function that takes a message: number of its partition, offset, key, value."""
 
 
 class Broker:
@@ -74,7 +74,7 @@ class Broker:
         Args:
             source_id: name of the source in messages.
             settings: settings of librdkafka, including ``bootstrap.servers``.
-            timeout_seconds: how long to wait for an answer of the brokers.
+            timeout_seconds: how long to wait for an answer from the brokers.
 
         Raises:
             ConfigurationError: If a setting is unknown, has an invalid value, or must have another value for
@@ -128,7 +128,7 @@ class Broker:
         )
 
     def offsets_at(self, topics: Sequence[TopicState], milliseconds: int) -> dict[str, tuple[int, ...]]:
-        """Return by topic the first offset of each partition whose message has this time or a later one."""
+        """Return, by topic, the first offset of each partition whose message has this time or a later one."""
         counts = {topic.name: len(topic.ends) for topic in topics}
         found = self.offsets(counts, OffsetSpec.for_timestamp(milliseconds))
         return {
@@ -149,7 +149,7 @@ class Broker:
         return tuple(name for name in names if name not in known)
 
     def create_topics(self, wanted: Sequence[NewTopic]) -> None:
-        """Create topics; a topic that another process created meanwhile is not an error.
+        """Create topics. It is not an error if another process has created a topic in the meantime.
 
         Raises:
             ConnectionFailedError: If the brokers do not answer, or refuse the request.
@@ -187,7 +187,7 @@ class Broker:
         spec: OffsetSpec,
         isolation: IsolationLevel = IsolationLevel.READ_COMMITTED,
     ) -> dict[str, tuple[int, ...]]:
-        """Return by topic an offset of each of its partitions. Raises: See :meth:`topics`."""
+        """Return one offset of each partition, by topic. Raises: See :meth:`topics`."""
         wanted = {
             TopicPartition(name, partition): spec
             for name, count in counts.items()
@@ -285,7 +285,7 @@ class Broker:
         return self._results(futures)
 
     def _results(self, futures: Mapping[K, concurrent.futures.Future[Any]]) -> dict[K, Any]:
-        """Return the answers. Raises KafkaException; at once if a broker refuses the login."""
+        """Return the answers. Raise KafkaException without waiting if a broker refuses the login."""
         while concurrent.futures.wait(futures.values(), WAIT_SECONDS).not_done:
             self._admin.poll(0)
             self._check_login()
@@ -296,7 +296,7 @@ class Broker:
             raise KafkaException(self._last_error)
 
     def _asked(self, what: str, ask: Callable[[], T]) -> T:
-        """Return the answer to a request, which is repeated while brokers start or leaders change."""
+        """Return the answer to a request. The request is repeated while brokers start or leaders change."""
         end = time.monotonic() + self._timeout_seconds
         self._last_error = None
         while True:

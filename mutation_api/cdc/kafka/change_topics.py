@@ -26,7 +26,7 @@ __all__ = ["DEBEZIUM", "FORMATS", "JSON", "ChangeTopics", "SentChanges"]
 DEBEZIUM, JSON = FORMATS = ("debezium", "json")
 
 MESSAGES_AT_ONCE = 10_000
-"""A transaction of Kafka ends after the transaction of Hive with which it has this number of messages."""
+"""A Kafka transaction ends when it has this many messages and the current Hive transaction is complete."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class SentChanges:
     Attributes:
         transaction_count: transactions with changes of the tables; a snapshot counts as one.
         message_count: messages, including tombstones and those about transactions.
-        position: the position after them, which is kept in Kafka.
+        position: the position after them, which is stored in Kafka.
     """
 
     transaction_count: int
@@ -51,8 +51,9 @@ class ChangeTopics(ClosedAtEnd):
             topics.send(hive, "sales.orders", since="beginning", on=["id"])
 
     The messages and the position after them are sent in one transaction of Kafka. Whenever a run ends, the
-    next one continues after what consumers of committed messages (``isolation.level=read_committed``) see.
-    The brokers refuse a run when another one of the same name begins.
+    next one continues after the last message that consumers of committed messages
+    (``isolation.level=read_committed``) see. The brokers refuse a run when another one with the same name
+    begins.
 
     Topics that do not exist are created with the brokers' defaults. The position is in the compacted topic
     ``PREFIX.position``. Needs ``hive-mutation-api[kafka]``.
@@ -74,23 +75,24 @@ class ChangeTopics(ClosedAtEnd):
         Args:
             servers: brokers to connect to first, ``HOST:PORT,…``.
             topic_prefix: the topic of a table is ``PREFIX.database.table``.
-            topic: the topic of all tables. Give this or ``topic_prefix``.
+            topic: the topic of all tables. Pass this or ``topic_prefix``.
             format: ``debezium`` for the envelopes of Debezium with their schemas, with ``PREFIX.transaction``
                 as the topic of transactions, or ``json`` for the lines of ``hive-mutate changes``.
-            name: the name of the feed, of which only one run sends at a time. If None, the prefix or topic.
+            name: the name of the feed. Only one run with this name sends at a time. If None, the prefix or
+                topic.
             settings: further settings of librdkafka, such as ``security.protocol``, ``sasl.username``.
-            timeout_seconds: how long to wait for an answer of the brokers.
+            timeout_seconds: how long to wait for an answer from the brokers.
 
         Raises:
             ConfigurationError: If an argument is invalid.
         """
         if (topic_prefix is None) == (topic is None):
-            raise ConfigurationError("give either topic_prefix or topic")
+            raise ConfigurationError("pass either topic_prefix or topic")
         if format not in FORMATS:
             raise ConfigurationError(f"format={format!r}: expected one of {', '.join(FORMATS)}")
         if "@" in servers:
             raise ConfigurationError(
-                "servers: expected HOST:PORT,… without a user. Give user and password as the settings "
+                "servers: expected HOST:PORT,… without a user. Pass user and password in the settings "
                 "sasl.username and sasl.password (the servers are not shown: they may contain a password)"
             )
         self._names = FeedTopics(topic_prefix or topic or "", topic)
@@ -124,12 +126,13 @@ class ChangeTopics(ClosedAtEnd):
             on: key columns of the tables, or by table: the keys of messages. Required by ``debezium``.
             columns: names of data and partition columns. If None, all.
             images: ``"keys"`` for a ``before`` that has only the keys; see ``Hive.changes``.
-            hold: how long the files are kept from the cleaner for the next call; see ``Hive.changes``.
+            hold: how long the cleaner is prevented from removing files before the next call; see
+                ``Hive.changes``.
 
         Raises:
             ConfigurationError: If an argument is invalid, confluent-kafka is not installed, there is no
                 position and no ``since``, or a message is larger than the brokers allow.
-            LockLostError: If another run of the same name has begun.
+            LockLostError: If another run with the same name has started.
             ConnectionFailedError: If the brokers do not answer, or refuse the request.
             Other errors: See ``Hive.changes``. Only whole transactions are visible then; the next run
                 continues after them.

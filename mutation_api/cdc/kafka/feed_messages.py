@@ -213,7 +213,7 @@ class DebeziumMessages:
 
     @staticmethod
     def _transaction_id(transaction: ChangedTransaction) -> str:
-        """Return the transaction's id; a transaction that the metastore has forgotten is known by its end."""
+        """Return the transaction's id; if the metastore has forgotten it, its end identifies it."""
         if transaction.txn_id is not None:
             return str(transaction.txn_id)
         names = ",".join(transaction.tables)
@@ -289,7 +289,7 @@ class _TableWriter:
 
 @functools.lru_cache(maxsize=64)
 def _table_writer(topic: str, schema: pa.Schema, on: tuple[str, ...]) -> _TableWriter:
-    """Return the writer of a table. It is kept, because small transactions cost less than their schemas."""
+    """Return the writer of a table. It is kept, because its schemas cost more than a small transaction."""
     return _TableWriter(topic, schema, on)
 
 

@@ -1,9 +1,9 @@
 """The transactions of Kafka in which a change feed and its position are sent, with confluent-kafka.
 
-The producer has a stable transactional id, so there is one at a time: a new one ends the transaction of the
-one before, and the brokers refuse what that one sends afterwards. The position is a message in the same
-transaction, in a compacted topic. Readers of committed messages therefore see both or neither, and the next
-producer continues after what they see.
+The producer has a stable transactional id, so only one exists at a time: a new producer ends the transaction
+of the previous one, and the brokers refuse all later messages of the previous one. The position is a message
+in the same transaction, in a compacted topic. Readers of committed messages therefore see both or neither,
+and the next producer continues after what they see.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from mutation_api.errors import ConfigurationError, ConnectionFailedError, LockL
 __all__ = ["TRANSACTION_SECONDS_DEFAULT", "FeedProducer"]
 
 TRANSACTION_SECONDS_DEFAULT = 900
-"""The longest time of a transaction; more than this is refused by brokers with default settings."""
+"""The maximum duration of a transaction. Brokers with default settings refuse a longer one."""
 ABORT_SECONDS = 5.0
 POLL_SECONDS = 0.1
 FIRST_WINDOW = 64
-"""The number of last offsets of the topic of positions that are read first, including those of the marks of
-transactions."""
+"""The number of offsets at the end of the position topic that are read first, including those of transaction
+markers."""
 
 _OURS: Mapping[str, Any] = {"enable.idempotence": True, "acks": "all"}
 _DEFAULTS = {
@@ -56,7 +56,7 @@ class FeedProducer:
             name: the name of the feed, of which there is one producer at a time.
             settings: settings of librdkafka, including ``bootstrap.servers``.
             position_topic: the compacted topic of positions.
-            timeout_seconds: how long to wait for an answer of the brokers.
+            timeout_seconds: how long to wait for an answer from the brokers.
 
         Raises:
             ConfigurationError: If a setting is unknown, has an invalid value, or cannot be changed.
@@ -121,7 +121,7 @@ class FeedProducer:
         return True
 
     def begin(self) -> str | None:
-        """Fence the producer before, end its transaction, and return the last position that was committed.
+        """Fence the previous producer, end its transaction, and return the last position that was committed.
 
         Raises:
             ConnectionFailedError: If the brokers do not answer, or refuse the request.
@@ -169,7 +169,7 @@ class FeedProducer:
         return True
 
     def _poll(self, seconds: float) -> None:
-        """Take reports of deliveries. A fatal error that happened in the background is raised here."""
+        """Process delivery reports. A fatal error that happened in the background is raised here."""
         error = _refusal(self._producer.poll, seconds)
         if error is not None:
             raise self._failed("accept a message", error.args[0]) from error
@@ -185,7 +185,7 @@ class FeedProducer:
         self._repeated("commit a transaction", self._producer.commit_transaction)
 
     def _repeated(self, what: str, ask: Callable[[float], None]) -> None:
-        """Make a request, and make it again while the brokers do not answer."""
+        """Make a request, and repeat it while the brokers do not answer."""
         end = time.monotonic() + self._timeout_seconds
         while (error := _refusal(ask, max(POLL_SECONDS, end - time.monotonic()))) is not None:
             found: KafkaError = error.args[0]
@@ -195,8 +195,8 @@ class FeedProducer:
     def _last_position(self) -> str | None:
         """Read the topic of positions backwards, in windows, until the position of this feed is found.
 
-        Transactions of other feeds may be open, and the last transaction of this feed may be behind them. So
-        the topic is read up to its present end.
+        Transactions of other feeds may be open, and the last transaction of this feed may follow them. So the
+        topic is read up to its present end.
         """
         end = self._end()
         (first,) = self._broker.topics([self._topic])[0].firsts
@@ -208,7 +208,7 @@ class FeedProducer:
             window *= 4
 
     def _end(self) -> int:
-        """Return the end of the topic of positions, when all transactions before it have ended."""
+        """Return the end of the position topic, once all transactions before it have ended."""
         counts = {self._topic: 1}
         latest = OffsetSpec.latest()
         found = self._broker.offsets(counts, latest, IsolationLevel.READ_UNCOMMITTED)
@@ -247,9 +247,9 @@ class FeedProducer:
         text = f"feed {self._name}: the brokers did not {what}: {error.name()}: {error.str()}"
         if self._is_fenced(error):
             return LockLostError(
-                f"feed {self._name}: another run of the same name has begun, so the brokers refuse this one "
-                f"({error.name()}). Messages that it had not committed are not visible. Run one at a time, "
-                "or give the runs different names"
+                f"feed {self._name}: another run with the same name has started, so the brokers refuse this "
+                f"one ({error.name()}). Messages that it had not committed are not visible. Run one at a "
+                "time, or give the runs different names"
             )
         if error.code() in _TOO_LARGE:
             return ConfigurationError(
@@ -261,7 +261,7 @@ class FeedProducer:
         )
 
     def _cause(self, error: KafkaError) -> KafkaError:
-        """Return the cause of a fatal error. A call that merely finds the producer dead does not have it."""
+        """Return the cause of a fatal error. Calls to a failed producer do not report it."""
         if error.code() != KafkaError._FATAL:
             return error
         for ask in (self._producer.poll, self._producer.abort_transaction):

@@ -30,8 +30,8 @@ __all__ = [
 BY = "kafka"
 
 _START_OVER = (
-    "Nothing was written. To continue, copy the table again (such as with a snapshot of the connector) and "
-    "read it under another name of the source"
+    "Nothing was written. To continue, copy the table again (for example, with a snapshot by the "
+    "connector) and read it under another source name"
 )
 
 
@@ -191,7 +191,7 @@ def _mark(source_id: str, table: str, position: Position) -> KafkaMark:
     if mark is None:
         raise SourcePositionError(
             f"{source_id}: the watermark of table {table} was not written by a Kafka source: "
-            f"{position.text!r}. Read topics under another name than files"
+            f"{position.text!r}. Use different source names for topics and for files"
         )
     return mark
 
@@ -239,7 +239,7 @@ def _check_topic(what: str, known: TopicMark, now: TopicState) -> None:
     if known.topic_id and now.topic_id and known.topic_id != now.topic_id:
         raise SourcePositionError(
             f"{what}: it was deleted and created again: its id is {now.topic_id}, and was {known.topic_id}. "
-            f"Messages that were not read before are lost. {_START_OVER}"
+            f"Unread messages are lost. {_START_OVER}"
         )
     if len(now.ends) < len(known.nexts):
         raise SourcePositionError(
@@ -256,8 +256,8 @@ def _check_topic(what: str, known: TopicMark, now: TopicState) -> None:
         if offset < now.firsts[number]:
             raise SourcePositionError(
                 f"{what}, partition {number}: it was read up to offset {offset}, but begins at "
-                f"{now.firsts[number]}: the messages between were deleted before they were read (retention). "
-                f"{_START_OVER}. Keep messages longer (retention.ms), or read more often"
+                f"{now.firsts[number]}: the messages in between were deleted before they were read "
+                f"(retention). {_START_OVER}. Keep messages longer (retention.ms), or read more often"
             )
     for number in range(len(known.nexts), len(now.ends)):
         if now.firsts[number]:

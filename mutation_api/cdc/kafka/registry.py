@@ -31,7 +31,7 @@ _NUMBERS = (
     "retries.max.wait.ms",
 )
 _USERS = re.compile(r"//[^,\s]*@")
-"""Up to the last @, since a password may contain a slash."""
+"""Matches user and password up to the last @, since a password may contain a slash."""
 
 
 class Registry:
@@ -72,7 +72,7 @@ class Registry:
 
         Args:
             number: number of the schema.
-            where: place of the message that needs it.
+            where: place of the message that requires it.
 
         Raises:
             ConnectionFailedError: If the registry does not answer in time, or refuses the request.
@@ -115,13 +115,15 @@ class Registry:
         text = f"{where}: the schema registry {self._shown} did not return schema {number}: {error}"
         if error.http_status_code == _NOT_FOUND:
             return InputFormatError(
-                f"{text}. Is it the registry of the connector that wrote the message, and does its converter "
-                "write numbers of four bytes, as Confluent's does? Register a deleted schema again"
+                f"{text}. Check that this is the registry of the connector that wrote the message, and that "
+                "its converter writes four-byte schema ids, as Confluent's does. If the schema was "
+                "deleted, register it again"
             )
         if error.http_status_code in _FORBIDDEN:
             return ConnectionFailedError(
-                f"{text}. Give user and password: https://USER@HOST, and the environment variable "
-                "HIVE_MUTATE_SCHEMA_REGISTRY_PASSWORD; or the setting schema.registry.basic.auth.user.info"
+                f"{text}. Pass the user as https://USER@HOST and the password in the environment variable "
+                "HIVE_MUTATE_SCHEMA_REGISTRY_PASSWORD, or use the setting "
+                "schema.registry.basic.auth.user.info"
             )
         return ConnectionFailedError(text)
 

@@ -5,8 +5,8 @@ each line has the place and order of its message, one file holds all partitions,
 of it.
 
 A key that is neither a JSON object nor the string of a Struct with one field is left out: it does not order
-messages, and the rows contain their keys. A message that is not UTF-8 is refused at once. An Avro message is
-kept unchanged, in base64; the log has the schemas, each of which is requested here once.
+messages, and the rows contain their keys. A message that is not UTF-8 is refused immediately. An Avro message
+is kept unchanged, in base64; the log has the schemas, each of which is requested here once.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class MessageSpool:
             return json.dumps(fields, ensure_ascii=False).encode()
         if partition.topic not in self._warned:
             self._warned.add(partition.topic)
-            _log.warning("topic %s: keys of messages that are not JSON objects are left out", partition.topic)
+            _log.warning("topic %s: message keys that are not JSON objects are left out", partition.topic)
         return _NO_KEY
 
     def _reader(self, partition: KafkaPartition, offset: int, message: bytes) -> AvroReader:
@@ -186,8 +186,8 @@ class MessageSpool:
             raise InputFormatError(
                 f"{partition.shown(offset)}: a tombstone of key {key!r} without the delete before it. The "
                 "topic was compacted before it was read, so deletes may be lost. Nothing was written. Keep "
-                "deletes longer (delete.retention.ms, min.compaction.lag.ms), and copy the table again under "
-                "another name of the source"
+                "deletes longer (delete.retention.ms, min.compaction.lag.ms), and copy the table again "
+                "under another source name"
             )
 
     def _unwritable(self, error: OSError) -> InputError:

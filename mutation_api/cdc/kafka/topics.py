@@ -1,4 +1,4 @@
-"""KafkaTopics: topics as the place of a log of messages."""
+"""KafkaTopics: Kafka topics as a log of messages."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["BEGINNING", "END", "REGISTRY_SETTING", "TIMEOUT_SECONDS_DEFAULT", "KafkaTopics", "needs_extra"]
 
 BEGINNING, END = "beginning", "end"
-"""Where a table without a watermark begins, if not at a time."""
+"""Where to start reading for a table without a watermark, if no time is given."""
 TIMEOUT_SECONDS_DEFAULT = 60.0
 REGISTRY_SETTING = "schema.registry."
 """The prefix of the names of the registry's settings."""
@@ -41,7 +41,7 @@ class KafkaTopics:
     has the offsets of all partitions, and is committed with the rows. Needs ``hive-mutation-api[kafka]``.
 
     Messages about one key must be in one partition, in their order. A key that a run finds in two partitions
-    is refused, unless the positions in messages order them (``PositionSource.MESSAGE``). Between runs, the
+    is refused, unless the positions in messages order them (``PositionSource.MESSAGE``). Across runs, the
     order is that in which the brokers return the messages.
 
     The files of messages remain until the next read, or until :meth:`close`.
@@ -68,7 +68,7 @@ class KafkaTopics:
             settings: further settings of librdkafka, such as ``security.protocol``, ``sasl.username``. Those
                 that begin with ``schema.registry.`` are for confluent-kafka's registry client, such as
                 ``schema.registry.basic.auth.user.info``, ``schema.registry.ssl.ca.location``.
-            timeout_seconds: how long to wait for an answer of the brokers or the registry.
+            timeout_seconds: how long to wait for an answer from the brokers or the registry.
             spill_directory: directory in which messages are buffered until they are applied, on any storage.
                 Spark's executors must be able to read it. If None, the system's directory for temporary
                 files, which is enough for Spark on one machine.
@@ -90,7 +90,7 @@ class KafkaTopics:
             )
         if "@" in servers:
             raise ConfigurationError(
-                "servers: expected HOST:PORT,… without a user. Give user and password as the settings "
+                "servers: expected HOST:PORT,… without a user. Pass user and password in the settings "
                 "sasl.username and sasl.password (the servers are not shown: they may contain a password)"
             )
         self.servers = servers
@@ -104,7 +104,7 @@ class KafkaTopics:
         self.schema_registry = schema_registry
         if self.registry_settings and (schema_registry is None or "url" in self.registry_settings):
             raise ConfigurationError(
-                f"{min(given.keys() - self.settings.keys())}: give the address of the registry with its own "
+                f"{min(given.keys() - self.settings.keys())}: pass the address of the registry in its own "
                 "argument, schema_registry (--schema-registry)"
             )
         self._timeout_seconds = timeout_seconds
@@ -130,7 +130,7 @@ class KafkaTopics:
             source_id: name of the source in messages.
             tables: the source's names of the tables.
             after: the watermarks, by table.
-            message_format: the meaning of the messages.
+            message_format: the format of the messages.
             positions: what orders operations.
 
         Raises:

@@ -1,4 +1,4 @@
-"""Messages in Avro, converted to the JSON that the same records would be.
+"""Messages in Avro, converted to the JSON form of the same records.
 
 A message consists of a byte 0, the number of its schema in four bytes, and the value. The schemas are in a
 registry. All machines that parse messages need fastavro.
@@ -349,9 +349,13 @@ class AvroReader:
         try:
             payload = self._fastavro.schemaless_reader(stream, self._bare)
         except (EOFError, LookupError, OverflowError, TypeError, ValueError) as error:
-            raise AvroError(f"it was not written with its schema: {str(error) or 'it is cut off'}") from error
+            raise AvroError(
+                f"it was not written with this schema: {str(error) or 'it is cut off'}"
+            ) from error
         if stream.tell() != len(body):
-            raise AvroError(f"it was not written with its schema: {len(body) - stream.tell()} bytes are left")
+            raise AvroError(
+                f"it was not written with this schema: {len(body) - stream.tell()} bytes are left over"
+            )
         if self._convert is not None:
             payload = self._convert(payload)
         return {"schema": self._schema, "payload": payload}
@@ -389,7 +393,7 @@ class AvroMessageParser(MessageParser):
         try:
             return reader.value(message[_HEAD_BYTES:])
         except AvroError as error:
-            raise AvroError(f"the message has the number of schema {number}, but {error}") from error
+            raise AvroError(f"the message contains the id of schema {number}, but {error}") from error
 
 
 def _fastavro() -> Any:
@@ -397,7 +401,7 @@ def _fastavro() -> Any:
         return importlib.import_module("fastavro")
     except ModuleNotFoundError as error:
         raise ConfigurationError(
-            f"messages in Avro need the Python module {error.name!r}, on all machines that run tasks: "
+            f"Avro messages require the Python module {error.name!r}, on all machines that run tasks: "
             "pip install 'hive-mutation-api[avro]'"
         ) from error
 

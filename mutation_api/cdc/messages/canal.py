@@ -88,12 +88,12 @@ class CanalSource(MessageSource):
 
     @property
     def format(self) -> MessageFormat:
-        """The meaning of Canal's messages."""
+        """The format of Canal's messages."""
         return CanalFormat()
 
 
 class CanalFormat:
-    """The meaning of Canal's messages."""
+    """The format of Canal's messages."""
 
     name = "canal"
     unlogged: Unlogged | None = None
@@ -204,7 +204,7 @@ class _Read:
             return Problem(InputFormatError, "data", "the message does not have an array of rows")
         is_old_whole = self.old is not None and len(self.old) == len(self.data) and None not in self.old
         if self.type == "UPDATE" and not is_old_whole:
-            text = "the message does not contain, for each row, what the update changed"
+            text = "the message does not contain the changed values of each row"
             return Problem(InputFormatError, "old", text)
         return None
 

@@ -1,6 +1,6 @@
 """Logs of Debezium: rows of MySQL, MariaDB, PostgreSQL and others as JSON envelopes.
 
-A message is an envelope with ``before``, ``after``, ``source`` and ``op``, or has it as ``payload`` beside
+A message is an envelope with ``before``, ``after``, ``source`` and ``op``, or has it as ``payload`` next to
 its ``schema``. ``c`` and ``r`` (a row that a snapshot read) are inserts, which replace an existing row; ``u``
 are updates, ``d`` deletes. A delete needs the row before it, or the message's key. An update that changes the
 key is a delete and an insert, as Debezium sends it, or one message. Tombstones, marks of transactions,
@@ -16,7 +16,7 @@ with the database and ``topic.prefix``.
 their names. For PostgreSQL, ``source.sequence`` and ``lsn``: the last commit before, then the position of the
 change, since transactions come in the order of their commits, while their changes are interleaved in the log.
 Rows that an incremental snapshot reads have the position at which the connector wrote them, after all changes
-that it had seen. Other sources have no position: ask for the order of lines. Do the same if ``pos`` is 0, as
+that it had seen. Other sources have no position: choose the order of lines. Do the same if ``pos`` is 0, as
 with MariaDB since 11.4 if the connector passes on its positions within a transaction.
 
 **Key**: the columns of the message's key, or the columns that the user names.
@@ -102,17 +102,17 @@ class DebeziumSource(MessageSource):
 
     @property
     def format(self) -> MessageFormat:
-        """The meaning of Debezium's messages."""
+        """The format of Debezium's messages."""
         return DebeziumFormat(self.values, self.flattened)
 
     def format_for(self, tables: Sequence[str]) -> MessageFormat:
-        """Return the meaning of the messages if these tables are followed."""
+        """Return the format of the messages if these tables are followed."""
         return DebeziumFormat(self.values, self.flattened, tables[0] if len(tables) == 1 else None)
 
 
 @dataclass(frozen=True)
 class DebeziumFormat:
-    """The meaning of Debezium's messages; ``followed``: the followed table, if there is only one."""
+    """The format of Debezium's messages; ``followed``: the followed table, if there is only one."""
 
     values: DebeziumValues = field(default_factory=DebeziumValues)
     flattened: FlattenedMessages | None = None
@@ -238,7 +238,7 @@ class _Envelope:
         return tuple(self._named_table(parts) for names in found if names for parts in names), mentions
 
     def _named_table(self, parts: tuple[str, ...]) -> TableId:
-        """Return the table of an id's parts: the table, after the schema or database, after the database."""
+        """Return the table of an id whose parts are a name, perhaps after a schema or database."""
         database = text_of(field_of(self.fields, "databaseName")) or self._source("db") or None
         schema = text_of(field_of(self.fields, "schemaName")) or self._source("schema") or None
         if self._is_without_schemas():

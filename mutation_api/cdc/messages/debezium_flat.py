@@ -100,8 +100,8 @@ class _FlatRow:
             what = "has no value and no key" if self.fields is None else f"has neither {_DELETED} nor a key"
             text = (
                 f"the message {what}, so it is not known which rows were deleted; have the transformation "
-                "write it (delete.tombstone.handling.mode=rewrite), or read messages with their keys as JSON "
-                "(print.key=true)"
+                "write deletes as rows (delete.tombstone.handling.mode=rewrite), or read messages with "
+                "their keys as JSON (print.key=true)"
             )
             return Problem(InputFormatError, _DELETED, text)
         source = self._source()

@@ -182,7 +182,9 @@ class DebeziumValues:
         if kafka_type in _NUMBER_TYPES and hive_type.family in (TypeFamily.BOOLEAN, TypeFamily.INTEGER):
             return Reader("flag")
         if kafka_type in ("struct", "array", "map") and hive_type.family is not TypeFamily.TEXT:
-            raise RecordLayoutError(f"{where}: {semantic or kafka_type} can only go into a string column")
+            raise RecordLayoutError(
+                f"{where}: {semantic or kafka_type} can only be stored in a string column"
+            )
         return TEXT
 
     def _reader_without_schema(self, where: str, hive_type: HiveType) -> Reader:

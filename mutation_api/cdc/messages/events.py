@@ -1,4 +1,5 @@
-"""Events, the meaning of a tool's messages: operations, options of a log, and values that are not logged.
+"""Events, into which a tool's messages are converted: operations, options of a log, and values that are not
+logged.
 
 A format converts messages to events, which other modules read. There is one event for each message, so events
 are named tuples, which are created in a third of the time that frozen dataclasses need.
@@ -72,13 +73,14 @@ class PositionSource(enum.Enum):
 
 
 class NewSnapshot(enum.Enum):
-    """The meaning of a snapshot of a table that was taken after changes of the table."""
+    """The treatment of a snapshot of a table that was taken after changes of the table."""
 
     REFUSE = "refuse"
     REPLACE = "replace"
-    """All rows of the table; rows of the target that are in neither it nor a later change are deleted."""
+    """The snapshot contains all rows of the table: rows of the target that are in neither it nor a later
+    change are deleted."""
     MERGE = "merge"
-    """Rows like others."""
+    """The rows of the snapshot are handled like all others."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +101,7 @@ class LogOptions:
             rows that follow.
         applies_truncates: if a table was truncated, delete the rows that no later operation writes. If False,
             a truncate is refused.
-        new_snapshot: the meaning of a second snapshot of a table.
+        new_snapshot: the treatment of a second snapshot of a table.
         shard_column: column in the targets of tables whose name has ``*`` or ``?``, which matches several
             tables of the source. It holds the source's name of the table, and belongs to the key.
     """
@@ -217,7 +219,7 @@ class Images(NamedTuple):
 
 
 class Event(NamedTuple):
-    """The meaning of a message.
+    """The event that a message describes.
 
     Attributes:
         kind: ``row``, ``schema change``, ``truncate``, ``other`` for messages that change no table, or
@@ -236,7 +238,7 @@ class Event(NamedTuple):
         id: the source's table, for rows and truncates.
         touches: the tables that a schema change may concern.
         mentions: names in its statement, in lower case; it may concern any table with such a name.
-        origins: what counts the position besides ``log``: kind and name of servers.
+        origins: the servers that assign the position, in addition to ``log``: kind and name.
         snapshot: for a row that a snapshot read, the snapshot's position as a string, or INCREMENTAL. For
             other rows, None.
         time: when the source wrote the change, in milliseconds; None if the message does not contain it.
@@ -298,7 +300,7 @@ class LoggedEvent(NamedTuple):
 
 
 class MessageFormat(Protocol):
-    """The meaning of a tool's messages; pickled for tasks."""
+    """The format of a tool's messages, which converts them to events; pickled for tasks."""
 
     @property
     def name(self) -> str:

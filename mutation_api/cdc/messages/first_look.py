@@ -47,7 +47,8 @@ class Barrier:
 class TableChanges:
     """The schema changes and truncates of the followed tables, in any order.
 
-    ``applied``: the positions up to which the tables were applied, and what had been read by then.
+    ``applied``: the positions up to which the tables were applied, and the parts of the log that had been
+    read by then.
     """
 
     found: tuple[LoggedEvent, ...]
@@ -118,9 +119,9 @@ class TableChanges:
             if not log.has_order(change.place, parts.get(event.table, ())):
                 raise InputFormatError(
                     f"{change.place.shown(self.files)}: truncate of {event.table}: rows of the table may be "
-                    "in other partitions, so it is not known which of them were written before. Use a topic "
-                    "with one partition, or empty the target and read the table again under another name of "
-                    "the source"
+                    "in other partitions, so it is not known which of them were written before. Use a "
+                    "topic with one partition, or empty the target and read the table again under another "
+                    "source name"
                 )
 
     def truncates(self, order: Order) -> dict[str, tuple[int, ...]]:
@@ -137,14 +138,14 @@ class TableChanges:
         event = change.event
         if event.kind != "truncate":
             advice = (
-                "change the target in the same way, then accept schema changes (--accept-schema-changes). It "
-                f"may concern {', '.join(names)}, which is followed. If another table has taken over its "
+                "change the target in the same way, then accept schema changes (--accept-schema-changes). "
+                f"It may affect {', '.join(names)}, which is followed. If another table has taken over its "
                 "name or rows, copy the table again and read it under another source name (--name NAME)"
             )
         elif any(map(self.followed.is_sharded, names)):
             advice = (
                 "it is one of several shards of the target: delete its rows there, and start over under "
-                "another name of the source (--name NAME), from files after the truncate"
+                "another source name (--name NAME), from files after the truncate"
             )
         else:
             advice = "choose to apply truncates, so that the target's earlier rows are deleted"
@@ -227,7 +228,8 @@ class FirstLook:
     """Reads the facts of the ranges of a log; pickled for tasks.
 
     ``followed``: the tables. ``applied``: by table, the position up to which it was applied. ``wanted``: by
-    table, late messages to search for in what earlier runs have read; then nothing else is searched for.
+    table, late messages to search for in the parts that earlier runs have read. If there are any, nothing
+    else is searched for.
     """
 
     log: MessageLog

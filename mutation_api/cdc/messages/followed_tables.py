@@ -136,7 +136,7 @@ def _may_fit(pattern: str, table: TableId) -> bool:
 
 
 def _differing(tables: Collection[TableId]) -> list[int]:
-    """Return the indices of the parts in which tables differ; an unknown part does not differ."""
+    """Return the indices of the parts in which tables differ; an unknown part does not count as different."""
     return [i for i in range(3) if len({table[i] for table in tables if table[i] is not None}) > 1]
 
 

@@ -62,11 +62,11 @@ _HEADS: Mapping[bytes, str] = {
     b"\x00": "has binary messages, such as Avro with a schema registry; read them from their topic (--kafka, "
     "--schema-registry)",
 }
-"""By first bytes: what a file is, and what to do. No JSON message begins with these bytes."""
+"""The kind of a file and the advice for it, by its first bytes. No JSON message begins with them."""
 
 
 class CompressedFileError(Exception):
-    """Raised when a file is not compressed as its name says, or is not complete."""
+    """Raised when a file is not compressed as its name indicates, or is not complete."""
 
 
 def is_compressed(name: str) -> bool:
@@ -75,7 +75,7 @@ def is_compressed(name: str) -> bool:
 
 
 def kind_of(head: bytes) -> str | None:
-    """Return what a file is by its first bytes, and what to do; None if it may be UTF-8."""
+    """Return the kind of a file, as its first bytes show, and the advice for it; None if it may be UTF-8."""
     return next((kind for start, kind in _HEADS.items() if head.startswith(start)), None)
 
 
@@ -88,7 +88,7 @@ def opened_bytes(location: Location, size: int | None = None) -> Iterator[Binary
         size: its size when it was listed; a compressed file is read up to this size. If None, to its end.
 
     Raises:
-        CompressedFileError: If the file is not compressed as its name says (raised within the block).
+        CompressedFileError: If the file is not compressed as its name indicates (raised within the block).
         OSError: If the file cannot be read.
     """
     opener = _opener(location.name)
@@ -172,7 +172,7 @@ RANGE_BYTES = 32 * 1024 * 1024
 BLOCK_BYTES = 4 * 1024 * 1024
 
 LONGEST_LINE = 256 * 1024 * 1024
-"""The length above which a line is not a message; it keeps other files from filling the memory."""
+"""The maximum length of a message. The limit prevents files of other kinds from filling the memory."""
 
 COMPRESSION_ESTIMATE = 8
 """The estimated bytes of messages for each byte of a compressed file, to choose the engine that reads it."""
@@ -253,11 +253,11 @@ def log_ranges(files: Sequence[LogFile]) -> tuple[LogRange, ...]:
 
 
 def read_lines(file: LogFile, part: LogRange) -> Iterator[list[Line]]:
-    """Read the lines that begin in a range of a file, including blank ones, some at a time.
+    """Read the lines that begin in a range of a file, including blank ones, in batches.
 
     Raises:
         InputFormatError: If the file is gone or shorter than it was, is not UTF-8, is not compressed as its
-            name says, or has a line without an end.
+            name indicates, or has a line without an end.
     """
     path = file.location
     size = _UNKNOWN if part.stop == _UNKNOWN else file.size
@@ -271,7 +271,7 @@ def read_lines(file: LogFile, part: LogRange) -> Iterator[list[Line]]:
     except CompressedFileError as error:
         raise InputFormatError(
             f"{path.shown} cannot be decompressed: {error}. It is damaged, cut off, still being written, or "
-            "not compressed as its suffix says. Move a file to the log's directory when it is complete"
+            "not compressed as its suffix says. Move a file to the log's directory only when it is complete"
         ) from error
     except (FileNotFoundError, EOFError) as error:
         raise InputFormatError(

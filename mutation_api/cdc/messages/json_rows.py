@@ -48,8 +48,8 @@ class ColumnReader:
 class Content(NamedTuple):
     """The values of a row: JSON values, one for each column of the target.
 
-    ``defaulted``: indices of the columns that the row lacks, and that get their default. ``problem``: what is
-    wrong with the row's columns, or None.
+    ``defaulted``: indices of the columns that the row lacks, and that get their default. ``problem``: the
+    problem of the row's columns, or None.
     """
 
     values: tuple[object, ...]
@@ -163,8 +163,8 @@ class _Column:
 class RowConverter:
     """Converts operations to batches; ``columns`` are those of the target in its order.
 
-    ``table``: the target's name. ``position``: names of the numbers of a position. ``unlogged``: what the
-    messages have in place of a value that was not logged.
+    ``table``: the target's name. ``position``: names of the numbers of a position. ``unlogged``: the
+    placeholder in messages for a value that was not logged.
     """
 
     table: str
@@ -246,7 +246,7 @@ def _value_problems(
         text = (
             f"{texts[row].as_py()} means that the value was not logged. Have the source log whole rows "
             "(PostgreSQL: ALTER TABLE … REPLICA IDENTITY FULL), let the connector take a new snapshot, and "
-            "read the messages from there on under another name of the source (--name) into an emptied table"
+            "read the messages from there on under another source name (--name) into an emptied table"
         )
         yield _Problem(row, RecordValueError, name, text, _UNLOGGED)
     for schema, reader in enumerate(column.readers):
@@ -267,7 +267,7 @@ def _value_problems(
 
 
 def _is_misquoted(found: _Column, is_of_schema: NDArray[np.bool_], reader: Reader) -> pa.Array:
-    """Return True for each value whose JSON kind is not the one that the reader needs."""
+    """Return True for each value whose JSON kind the reader does not accept."""
     wanted = is_quoted(reader)
     if wanted is None:
         return pa.array(np.zeros(len(found.texts), bool))

@@ -7,7 +7,7 @@ with an exponent that is not equal to any double is rough: it is refused as the 
 
 If orjson is installed, it reads the strings for which its result is certain to be exact. It silently takes
 the last of two fields with the same name, and reads numbers with a point or exponent as doubles. But if it
-writes a string again byte for byte, the string has no duplicate field, since a dict cannot have one, and each
+reproduces a string byte for byte, the string has no duplicate field, since a dict cannot have one, and each
 double was written as orjson writes it. All other strings are left to the exact reader: those with blanks,
 ``1.50``, ``1E10``, unnecessary escapes, or integers above 64 bits. Kafka's converter, Maxwell and Canal
 mostly write as orjson does.
@@ -47,7 +47,8 @@ ORJSON: Any = importlib.import_module("orjson") if importlib.util.find_spec("orj
 """The module orjson from the extra ``json``. Without it the exact reader takes three times as long."""
 
 _TRIES, _MISSES_IN_TEN = 64, 6
-"""After this many strings, if more misses than these occur in ten, it is faster not to try."""
+"""The number of strings after which the parser stops if it has failed on too many, and the number of failures
+in ten above which it does."""
 
 
 class QuickParser:
@@ -96,10 +97,11 @@ _HEAD_FIELD = "schema"
 _HEAD_START = re.compile(r'[ \t\r\n]*\{[ \t\r\n]*"schema"[ \t\r\n]*:[ \t\r\n]*')
 _HEAD_END = re.compile(r"[ \t\r\n]*,[ \t\r\n]*")
 _HEADS_MAX = 32
-"""The number of schemas that are kept. With more, messages are parsed whole, as a search takes too long."""
+"""The number of schemas that are cached. If there are more, messages are parsed as a whole, since a search
+would take too long."""
 
 _DIGITS_MAX = 100
-"""The number of digits above which a number fits into no column."""
+"""The number of digits above which a number does not fit into any column."""
 
 _LEAST_PLAIN, _LEAST_LARGE = Decimal("0.001"), 10_000_000
 """Java writes doubles in this range (without the upper bound) without an exponent."""
@@ -145,8 +147,8 @@ class MessageParser:
 
     A beginning that messages repeat is parsed once. Kafka's converter puts the schema in front of each
     message, which is several times as long as the message. An object that begins with a known string
-    ``{"schema":…,`` therefore consists of the known field and the rest. orjson is used for all that it reads
-    without loss.
+    ``{"schema":…,`` therefore consists of the known field and the rest. orjson is used for everything that it
+    reads without loss.
     """
 
     def __init__(self) -> None:

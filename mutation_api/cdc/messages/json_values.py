@@ -1,7 +1,7 @@
 """Convert the values of a JSON log from strings to values of columns, whole Arrow arrays at a time.
 
-A reader defines the meaning of a string. Formats choose one for each column, from the message's schema, the
-user's options or the format's documentation. The columns that can hold its values:
+A reader defines how a string is interpreted. Formats choose one for each column, from the message's schema,
+the user's options or the format's documentation. The columns that can hold its values:
 
 ===================  ===========================================  ============================================
 reader               string                                       columns
@@ -64,7 +64,7 @@ __all__ = ["READERS", "TEXT", "Reader", "base64_bytes", "can_read", "is_quoted",
 
 @dataclass(frozen=True)
 class Reader:
-    """The meaning of a JSON value as a string.
+    """The rule that interprets a JSON value in string form.
 
     ``scale``: scale of ``decimal-bytes`` and ``decimal-number``. A value of ``decimal-bytes`` may be a JSON
     number, which :meth:`of_numbers` reads.
@@ -102,7 +102,7 @@ def values_of_json(texts: pa.Array, hive_type: HiveType, reader: Reader) -> pa.A
     Args:
         texts: n strings, of Arrow's type string; JSON strings without their quotes.
         hive_type: type of the column; the reader must be able to fill it, see :func:`can_read`.
-        reader: meaning of the strings.
+        reader: the rule that interprets the strings.
 
     Returns:
         n values of ``arrow_type(hive_type, timestamp_unit="us")``.
@@ -166,7 +166,7 @@ def _latin1(texts: pa.Array, _hive_type: HiveType, _reader: Reader) -> pa.Array:
     """Decode bytes. In UTF-8, each is one byte below 0x80, or 0xC2 or 0xC3 followed by one byte."""
     filled = pc.fill_null(texts, "")
     is_wrong = pc.match_substring_regex(filled, r"[^\x{00}-\x{ff}]")
-    _refuse(texts, is_wrong, "has characters that are not bytes")
+    _refuse(texts, is_wrong, "contains characters that do not stand for bytes")
     data = np.frombuffer("".join(filled.to_pylist()).encode("latin-1"), np.uint8)
     return _byte_strings(data, pc.utf8_length(filled).to_numpy().astype(np.int64), texts)
 
@@ -230,7 +230,7 @@ def _sixteen_bytes(values: pa.Array) -> NDArray[np.uint8]:
 
 
 def _decimal_struct(texts: pa.Array, hive_type: HiveType, _reader: Reader) -> pa.Array:
-    """Convert scale by scale; a column has only a few."""
+    """Convert the values of each scale together; a column has only a few scales."""
     parts = pc.extract_regex(texts, r'^\{"scale":(?P<scale>-?[0-9]{1,5}),"value":"(?P<value>[^"]*)"\}$')
     _refuse(texts, pc.and_(pc.is_null(parts), pc.is_valid(texts)), "has no scale and value")
     scales, values = pc.struct_field(parts, "scale"), pc.struct_field(parts, "value")
@@ -247,7 +247,7 @@ def _decimal_struct(texts: pa.Array, hive_type: HiveType, _reader: Reader) -> pa
 
 
 def _moved(rows: NDArray[np.int64], convert: Callable[[pa.Array], pa.Array], texts: pa.Array) -> pa.Array:
-    """Convert some rows; the row index in an error is that among all rows."""
+    """Convert some rows; the row index in an error refers to all rows."""
     try:
         return convert(texts.take(pa.array(rows)))
     except MisfitError as error:
@@ -273,7 +273,7 @@ def _bits(texts: pa.Array, hive_type: HiveType, _reader: Reader) -> pa.Array:
 def _days(texts: pa.Array, hive_type: HiveType, _reader: Reader) -> pa.Array:
     days = values_of_texts(texts, _INT)
     outside = pc.or_(pc.less(days, MIN_DAYS), pc.greater(days, MAX_DAYS))
-    _refuse(texts, outside, "is not a day of the years 1 to 9999, counted from 1970-01-01")
+    _refuse(texts, outside, "is not a number of days since 1970-01-01 within the years 1 to 9999")
     dates = days.cast(pa.date32())
     return dates if hive_type.kind == "date" else dates.cast(pa.string())
 
@@ -292,7 +292,7 @@ def _refuse_other_years(texts: pa.Array, micros: pa.Array) -> None:
         pc.less(micros, MIN_DAYS * _MICROS_PER_DAY),
         pc.greater_equal(micros, (MAX_DAYS + 1) * _MICROS_PER_DAY),
     )
-    _refuse(texts, outside, "is not a time of the years 1 to 9999, counted from 1970-01-01")
+    _refuse(texts, outside, "is not a time since 1970-01-01 within the years 1 to 9999")
 
 
 def _time(texts: pa.Array, _hive_type: HiveType, reader: Reader) -> pa.Array:
@@ -338,7 +338,7 @@ def _utc(texts: pa.Array, hive_type: HiveType, _reader: Reader) -> pa.Array:
     if not pc.any(is_offset).as_py():
         return values
     if hive_type.kind != "timestamp":
-        _refuse(texts, is_offset, "has an offset, so its date in UTC may be another one")
+        _refuse(texts, is_offset, "has an offset, so its date in UTC may differ")
     micros = pc.subtract(values.cast(pa.int64()), _offset_micros(texts))
     _refuse_other_years(texts, micros)
     return micros.cast(pa.timestamp("us"))

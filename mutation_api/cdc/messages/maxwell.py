@@ -9,8 +9,8 @@ needs no action. Maxwell does not report TRUNCATE TABLE; do not use it on a foll
 **Order**: ``position`` (``output_binlog_position``): the number of the binlog file, the byte in it, then
 ``xoffset`` (``output_xoffset``), or the line. All rows of a statement have the same position. The last row of
 a transaction has ``commit`` and no ``xoffset``. Byte 0 is not a position; MariaDB logs it within transactions
-since 11.4, and Maxwell may pass it on. Rows of a bootstrap have no position either. In these cases ask for
-the order of lines, and let Maxwell bootstrap before, or synchronously. ``xid`` cannot be used: it is assigned
+since 11.4, and Maxwell may pass it on. Rows of a bootstrap have no position either. In these cases, choose
+the order of lines, and let Maxwell bootstrap first, or synchronously. ``xid`` cannot be used: it is assigned
 when a transaction begins, not when it commits.
 
 **Key**: ``primary_key_columns`` (``output_primary_key_columns``), or the columns that the user names.
@@ -94,12 +94,12 @@ class MaxwellSource(MessageSource):
 
     @property
     def format(self) -> MessageFormat:
-        """The meaning of Maxwell's messages."""
+        """The format of Maxwell's messages."""
         return MaxwellFormat()
 
 
 class MaxwellFormat:
-    """The meaning of Maxwell's messages."""
+    """The format of Maxwell's messages."""
 
     name = "maxwell"
     unlogged: Unlogged | None = None
@@ -229,7 +229,9 @@ class _Read:
             text = "the message has no row; is it encrypted, or only a part of a message?"
             return Problem(InputFormatError, "data", text)
         if self.type == "update" and self.old is None:
-            return Problem(InputFormatError, "old", "the message does not contain what the update changed")
+            return Problem(
+                InputFormatError, "old", "the message does not contain the values that the update changed"
+            )
         if self.position is not None and self.place is None:
             text = f"{self.position} is not a position such as master.000006:800911"
             return Problem(InputFormatError, "position", text)
@@ -237,7 +239,10 @@ class _Read:
 
 
 def _place(position: str) -> tuple[str, int, int] | None:
-    """Return log, file number and byte of a position such as ``master.000006:800911``; None of others."""
+    """Return log, file number and byte of a position such as ``master.000006:800911``.
+
+    If the position has another form, return None.
+    """
     name, _, offset = position.rpartition(":")
     file = _file(name)
     return None if file is None or not _OFFSET.fullmatch(offset) else (*file, int(offset))

@@ -1,7 +1,7 @@
 """Logs of JSON messages, in files or in Kafka topics: the shared code of Debezium, Maxwell and Canal.
 
-A format defines the meaning of a message (:mod:`~mutation_api.cdc.messages.events`). Messages with errors
-are refused; nothing is guessed. The modules:
+A format converts messages to events (:mod:`~mutation_api.cdc.messages.events`). Messages with errors are
+refused; the library does not guess. The modules:
 
 ==================  ==========================================================================================
 ``json_lines``      files and their lines, each with the byte at which it begins
@@ -71,10 +71,10 @@ class MessageSource(ABC):
     @property
     @abstractmethod
     def format(self) -> MessageFormat:
-        """The meaning of the messages."""
+        """The format of the messages."""
 
     def format_for(self, _tables: Sequence[str]) -> MessageFormat:
-        """Return the meaning of the messages if these tables are followed."""
+        """Return the format of the messages if these tables are followed."""
         return self.format
 
     @property
@@ -87,7 +87,7 @@ class MessageSource(ABC):
     ) -> Batch:
         """Read the operations after the watermarks. See :class:`~mutation_api.cdc.source.ChangeSource`.
 
-        The log is read twice: for the first look, and when the operations are evaluated.
+        The log is read twice: for an overview, and when the operations are evaluated.
 
         A table's key is the given one, or else the one in the messages. Errors in the columns of a row and in
         their values are raised when the operations are evaluated.

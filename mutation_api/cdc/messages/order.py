@@ -1,16 +1,16 @@
-"""The order of a log's operations: positions, what was applied, and messages that come late.
+"""The order of a log's operations: positions, the part that was applied, and messages that arrive late.
 
 If messages have positions in the source's log, these order the operations (:class:`PositionSource`),
 regardless of the order of files and lines. If no message has a position, files are ordered by the last number
 in their names, and lines by their position in the file. In this case no two files may have the same number,
 and a log may grow only at the end of its files, or by files with higher numbers. A log in which only some
-messages have a position is refused, unless the user asks for the order of lines.
+messages have a position is refused, unless the user chooses the order of lines.
 
 Operations at or before the watermark are left out if a run has read them: a run reads the files of a log from
-their beginnings, and a watermark records what an earlier run had read of them. Bytes after that are new. A
-new message at or before the watermark would wrongly count as applied. It comes from a server that took over
-or was restored, or from a partition that is slower than the others, and is refused. It is harmless only if it
-repeats one that was read: tools deliver messages again when they restart.
+their beginnings, and a watermark records the bytes that an earlier run had read. All bytes after these are
+new. A new message at or before the watermark would wrongly count as applied. It comes from a server that took
+over or was restored, or from a partition that is slower than the others, and is refused. It is harmless only
+if it repeats one that was read: tools deliver messages again when they restart.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ _LINE_OF_PARTITION = (PARTITION, *_LINE[1:])
 _LOG = ("log0", "log1", "log2")
 """The names of a position's numbers."""
 
-START_OVER = "Start over under another name of the source (--name NAME)"
+START_OVER = "Start over under another source name (--name NAME)"
 ORDER_OF_LINES = (
-    "If the lines are in the order of the changes, file by file in the order of the numbers in their names, "
-    "start over in that order, under another name of the source: --positions line --name NAME"
+    "If the lines are in the order of the changes, and the files in the order of the numbers in their "
+    "names, start over in that order under another source name: --positions line --name NAME"
 )
 ORDER_OF_PARTITIONS = (
     "Leave out --positions message: a partition has the messages about a key in the order of the changes"
@@ -64,7 +64,7 @@ class OrderFacts:
     ``messages``: number of messages with rows or truncates. ``unordered``: number of those without a
     position. ``last_log_position`` and ``last_line``: position of the last operation, by messages and by
     lines; () if there is none. ``first_log_position`` and ``first_line``: those of the first operation.
-    ``parts``: indices of the parts of the log that have rows. ``origins``: the servers that counted the
+    ``parts``: indices of the parts of the log that have rows. ``origins``: the servers that assigned the
     positions, see :class:`~mutation_api.cdc.messages.events.Event`.
     """
 
@@ -141,7 +141,7 @@ class Order:
         return _LINE_OF_PARTITION if self.is_partitioned else _LINE
 
     def times(self, event: Event) -> tuple[int, ...]:
-        """Return the last numbers of the positions of an event, which do not order it."""
+        """Return the last numbers of an event's position, which do not affect the order."""
         if self.by is PositionSource.LINE or self.is_partitioned:
             return ()
         return (TIME_UNKNOWN if event.time is None else event.time,)
@@ -190,7 +190,7 @@ class Order:
     def check_origins(
         self, source_id: str, found: Collection[tuple[str, str]], known: Collection[tuple[str, str]]
     ) -> None:
-        """Raise SourcePositionError if positions order the log and several servers counted them.
+        """Raise SourcePositionError if positions order the log and several servers assigned them.
 
         Args:
             source_id: name of the source in messages.
@@ -233,14 +233,13 @@ def chosen_order(
         raise InputFormatError(
             f"{first.shown(files)}: the message has no position in the source's log, but "
             f"{messages - unordered} of {messages} messages have one, so its order among them is not known; "
-            "if the lines are in the order of the log, ask for the order of lines (--positions line)"
+            "if the lines are in the order of the log, use --positions line"
         )
     logs = sorted({log for fact in facts for log in fact.logs})
     if len(logs) > 1:
         raise SourcePositionError(
             f"{source_id}: messages come from several logs, whose positions cannot be compared: "
-            f"{'; '.join(logs)}; read them as separate sources, or ask for the order of lines (--positions "
-            "line)"
+            f"{'; '.join(logs)}; read them as separate sources, or use --positions line"
         )
     return Order(PositionSource.MESSAGE, logs[0] if logs else "")
 
@@ -262,7 +261,8 @@ def _shown(by: str, log: str) -> str:
 
 
 KEPT = 10_000
-"""The number of late messages of a range that are searched for in what was read; any more count as new."""
+"""The maximum number of late messages of a range that are searched for in the bytes that were read. Any more
+count as new."""
 
 Digest = tuple[str, ...]
 """The values by which repeated messages are recognized."""
@@ -316,7 +316,7 @@ class LateFacts:
 
 
 def repeated(late: Mapping[str, LateFacts], order: Order) -> Mapping[str, frozenset[Digest]]:
-    """Return by table the late messages that are harmless if an equal message was read before."""
+    """Return, by table, the late messages that are harmless if an equal message was read before."""
     if order.by is not PositionSource.MESSAGE:
         return {}
     return {table: frozenset(facts.found) for table, facts in late.items() if facts.found}
@@ -345,7 +345,7 @@ def check_replaced(
 ) -> None:
     """Raise SourcePositionError if lines order the log and a file up to the watermark's has changed.
 
-    It has changed if it has other bytes than when it was read, or another number.
+    It has changed if its bytes or its number differ from those of the earlier run.
     """
     if order.by is not PositionSource.LINE:
         return
@@ -357,7 +357,7 @@ def check_replaced(
                     f"{source_id}, table {table}: file {each.name} is not the one that was read up to "
                     f"{after[table].shown}: it had {each.size} bytes, and is now shorter, or these bytes "
                     "differ. Restore the file, or give the new one a greater number in its name. Or start "
-                    "over with the files as they are, under another name of the source (--name NAME)"
+                    "over with the files as they are, under another source name (--name NAME)"
                 )
         for file, number in parts.renumbered:
             if min(number, file.number) <= last:

@@ -126,8 +126,8 @@ class _Source(Protocol):
 class Reading:
     """A log after the first look.
 
-    ``known``: what earlier runs had read of the files, by table with a watermark; empty if the log is not in
-    files.
+    ``known``: the parts of the files that earlier runs had read, by table with a watermark; empty if the log
+    is not in files.
     """
 
     source: _Source
@@ -265,9 +265,9 @@ class Reading:
         if place is not None and is_replaced and not (is_ordered and not self.followed.is_sharded(name)):
             raise InputFormatError(
                 f"{place.shown(log.files)}: snapshot of {name}: rows of the table may be in other "
-                "partitions or of other shards, so it is not known which of them it replaces. Empty the "
-                "target, and read the table from the snapshot on (with Kafka --from TIME) under another name "
-                "of the source (--name NAME) with --new-snapshot merge"
+                "partitions or belong to other shards, so it is not known which of them it replaces. Empty "
+                "the target, and read the table from the snapshot on (with Kafka --from TIME) under "
+                "another source name (--name NAME) with --new-snapshot merge"
             )
         return place
 

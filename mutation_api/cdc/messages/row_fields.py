@@ -20,7 +20,7 @@ __all__ = ["ColumnNames", "RowFields"]
 
 
 KINDS_KEPT = 4096
-"""The number of kinds of rows to keep; if messages leave out NULLs, there may be as many kinds as rows."""
+"""The number of kinds of rows to cache. If messages leave out NULLs, there may be as many kinds as rows."""
 
 
 @dataclass(frozen=True)

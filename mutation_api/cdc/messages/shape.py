@@ -219,15 +219,19 @@ class Shape:
         if is_shown:
             return None
         own = "none" if event.key_names is None else ", ".join(event.key_names)
-        row = "no row before it" if images.before is None else "a row before it that may be incomplete"
+        row = (
+            ("no row from before the change")
+            if images.before is None
+            else "a row from before the change that may be incomplete"
+        )
         name = self.table.name
         text = (
-            f"it is not known which {what}: the key is {', '.join(self.key)}, the message has {row}, and its "
-            f"own key is {own}. If the source logs the columns of the key with each change (they are its "
-            f"primary key or replica identity, or the table has REPLICA IDENTITY FULL), use --trust-key "
+            f"it is not known which {what}: the key is {', '.join(self.key)}, the message has {row}, and "
+            f"its own key is {own}. If the source logs the columns of the key with each change (they are "
+            "its primary key or replica identity, or the table has REPLICA IDENTITY FULL), use --trust-key "
             f"{name}, in Python trusted_keys. Otherwise follow the table by the key of its messages, read "
             "with them (print.key=true); or set REPLICA IDENTITY FULL and begin with a new snapshot under "
-            "another name of the source (--name)"
+            "another source name (--name)"
         )
         return Problem(InputFormatError, "before", text)
 
@@ -259,7 +263,7 @@ class Shape:
         row = operation.row
         if row is None:
             text = (
-                "the message has no row before the delete, and no key that is a JSON object "
+                "the message has neither the row from before the delete nor a key that is a JSON object "
                 "(print.key=true, key.converter=org.apache.kafka.connect.json.JsonConverter)"
             )
             return Content((None,) * len(self.columns), problem=Problem(InputFormatError, "key", text))

@@ -1,9 +1,9 @@
-"""Snapshots in a log: the rows that a tool reads from a table at once, and second snapshots of a table.
+"""Snapshots in a log: the rows that a tool reads from a table all at once, and second snapshots of a table.
 
 The first snapshot of a table comes before its changes. A second one means that the tool started again:
 changes between the end of the old log and the snapshot are in neither, and a row that was deleted in between
-would stay in the target. A second snapshot is therefore refused, unless the user defines what it means. Rows
-of an incremental snapshot, or of a Maxwell bootstrap, are read while changes are logged; they count as
+would stay in the target. A second snapshot is therefore refused, unless the user specifies how to treat it.
+Rows of an incremental snapshot, or of a Maxwell bootstrap, are read while changes are logged; they count as
 changes.
 """
 
@@ -29,9 +29,9 @@ class SnapshotFacts:
     """The facts of a first look about the snapshots of one table.
 
     ``states``: for each file, the lines at which rows of a snapshot, or changes, begin. ``positions``: for
-    each snapshot, what can be compared with the positions of changes; () if nothing can. ``first_change``:
-    the first position of a change; () if there is none. ``first_lsn``: for PostgreSQL, the smallest value of
-    the greater of last commit and LSN.
+    each snapshot, the part of its position that is comparable with the positions of changes; () if there is
+    none. ``first_change``: the first position of a change; () if there is none. ``first_lsn``: for
+    PostgreSQL, the smallest value of the greater of last commit and LSN.
     """
 
     states: dict[int, list[tuple[int, _State]]] = field(default_factory=dict)
@@ -130,10 +130,10 @@ def last_new_snapshot(
         order: the order of the operations.
         files: the parts of the log.
         after: the watermark, () without one.
-        choice: what the user chose for such a snapshot.
+        choice: the user's choice for such a snapshot.
 
     Raises:
-        SourcePositionError: If there is such a snapshot, and the user did not choose what it means.
+        SourcePositionError: If there is such a snapshot, and the user did not choose how to treat it.
     """
     if order.by is PositionSource.MESSAGE and not order.is_partitioned:
         _check_positions(source_id, table, facts, known, files)
@@ -147,9 +147,9 @@ def last_new_snapshot(
     if found and choice is NewSnapshot.REFUSE:
         raise SourcePositionError(
             f"{source_id}, table {table}: {found[0].place.shown(files)}: {found[0].text}. Rows that were "
-            "deleted in the source between the two are not reported. If the snapshot has all rows of the "
-            "table, choose that it replaces them: --new-snapshot replace. If it only repeats some, and no "
-            "change was missed (a requested blocking snapshot): --new-snapshot merge"
+            "deleted in the source between the two are not reported. If the snapshot contains all rows of "
+            "the table, use --new-snapshot replace. If it only repeats some rows and no change was missed "
+            "(a requested blocking snapshot), use --new-snapshot merge"
         )
     if choice is NewSnapshot.REPLACE and not order.is_partitioned:
         found = begun
@@ -159,7 +159,7 @@ def last_new_snapshot(
 def read_so_far(
     facts: SnapshotFacts | None, known: TableIdentity, order: Order, files: Sequence[LogPart]
 ) -> tuple[str | None, bool]:
-    """Return the table's first snapshot, and True if changes followed, when all messages are applied."""
+    """Return the table's first snapshot, and True if changes followed it, once all messages are applied."""
     snapshot, is_streamed = known.snapshot, known.is_streamed
     if facts is None:
         return snapshot, is_streamed

@@ -3,10 +3,10 @@
 Messages of rows, messages of schema changes and users spell one table in different ways: with or without
 quotes, database and schema, in upper or lower case. This is the only module that compares spellings.
 
-A position is valid only together with what counted it: a server's binary log, the database and connector of a
+A position is valid only together with its origin: a server's binary log, the database and connector of a
 table, the snapshot that a table began with, or the bytes of files that were read. The text of a watermark has
 these under ``identity``, so that positions of another log are detected. A watermark of an earlier version has
-no identity, and nothing is compared with it.
+no identity, so it is not compared.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _WORD_OR_TEXT = re.compile(rf"'(?:[^'\\]|''|\\.)*'|({_QUOTED}|[^\W\d][\w$#@]*|\d
 _CLOSING = {'"': '"', "`": "`", "[": "]"}
 _MOVING = frozenset({"rename", "exchange", "switch", "sp_rename", "swap"})
 _NEAR = 5
-"""The largest number of names that a message suggests."""
+"""The maximum number of names that a message suggests."""
 
 
 class TableId(NamedTuple):
@@ -70,7 +70,7 @@ class TableId(NamedTuple):
         return ".".join(part for part in self[1:] if part is not None)
 
     def spellings(self) -> tuple[str, ...]:
-        """Return the names that a user can give it, the shortest first."""
+        """Return the names that a user can use for it, the shortest first."""
         return _spellings(self)
 
     def may_be(self, name: str) -> bool:
@@ -188,7 +188,7 @@ def _are_similar(one: str, other: str) -> bool:
 
 
 _ALL = 2**63 - 1
-"""The number of read bytes if all of a file counts as read."""
+"""The number of read bytes if a whole file counts as read."""
 _BLOCK_BYTES = 1024 * 1024
 
 
@@ -240,8 +240,8 @@ class TableIdentity:
 class KnownParts:
     """The parts of a log's files that an earlier run had read.
 
-    ``sizes``: bytes of each file. ``replaced``: files that now have other bytes, or fewer. ``renumbered``:
-    files with their former number.
+    ``sizes``: bytes of each file. ``replaced``: files whose bytes have changed, or that are now shorter.
+    ``renumbered``: files whose number has changed, with their former number.
     """
 
     sizes: tuple[int, ...]
@@ -283,7 +283,9 @@ class LogIdentity:
         return Position(position.order, json.dumps({**json.loads(position.text), IDENTITY: found}))
 
     def known_parts(self, files: Sequence[LogFile]) -> KnownParts:
-        """Return what was read of these files, which are recognized by their bytes, not by their names.
+        """Return the parts of these files that were read.
+
+        Files are recognized by their bytes, not by their names.
 
         Raises OSError.
         """

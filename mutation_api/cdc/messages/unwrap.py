@@ -51,11 +51,11 @@ __all__ = ["LineError", "MessageLog", "OpenedLog", "key_of_struct", "message_of"
 
 
 class LineError(ValueError):
-    """Raised when a line does not have a message; says what the line is, and what to do."""
+    """Raised when a line does not contain a message; the error describes the line and explains what to do."""
 
 
 _JSON_KEYS = ("{", "null\t", "\0")
-"""The beginnings of a line that has nothing before its key."""
+"""The beginnings of a line that starts with its key."""
 
 _METADATA = re.compile(
     r"(?:(?:CreateTime|LogAppendTime|NoTimestampType):-?\d+|NO_TIMESTAMP|(?:Partition|Offset|Epoch|Delivery):\d+)"
@@ -67,7 +67,7 @@ _WHOLE_NUMBER = re.compile(r"0|-?[1-9]\d*")
 _OBJECTS_OF_JAVA = ("java.", "[B@")
 _BLANKS = " \t\r\n"
 _LEAST_OBJECT = 2
-"""The length of the shortest object; a shorter string only begins one."""
+"""The length of the shortest JSON object; a shorter string cannot be a whole object."""
 
 _WRAPPER_NAMES = frozenset(
     (
@@ -141,7 +141,7 @@ def _parts(text: str) -> _Parts | None:
     if len(rest) > 1 and (start or len(rest) > 2 or rest[0] == "NO_HEADERS") and _are_headers(rest[0]):
         rest = rest[1:]
     if len(rest) > 2:
-        raise ValueError("parts of a line that are not known")
+        raise ValueError("unknown parts of a line")
     return _Parts(None, rest[0]) if len(rest) == 1 else _Parts(rest[0], rest[1])
 
 
@@ -235,7 +235,7 @@ class MessageLog:
     """The files of a log and their format; pickled for tasks.
 
     ``files``: the parts in which messages have an order. ``ranges``: the parts of the files that are read,
-    see :func:`~mutation_api.cdc.messages.json_lines.log_ranges`. ``positions``: what orders operations.
+    see :func:`~mutation_api.cdc.messages.json_lines.log_ranges`. ``positions``: the order of operations.
     ``followed``: maps tables to the names under which they are followed. If None, names are not changed.
     """
 
@@ -261,9 +261,10 @@ class MessageLog:
         return False
 
     def events(self, number: int) -> Iterator[Iterator[LoggedEvent]]:
-        """Return the events of a range, some at a time. Raises InputFormatError if a file cannot be read.
+        """Return the events of a range, one by one. Raises InputFormatError if a file cannot be read.
 
-        They are made one by one: thousands that exist at once keep Python's garbage collector busy.
+        They are not collected, because thousands of objects at the same time would keep Python's garbage
+        collector busy.
         """
         parser = self._parser()
         for lines in self.lines(number):
@@ -278,7 +279,7 @@ class MessageLog:
                 yield LoggedEvent(place, event)
 
     def lines(self, number: int) -> Iterator[Iterable[tuple[Place, str | None]]]:
-        """Read the lines of a range, some at a time; a line that is not UTF-8 is None."""
+        """Read the lines of a range, in batches; a line that is not UTF-8 is None."""
         part = self.ranges[number]
         for lines in read_lines(self.read_files[part.file], part):
             yield ((Place(part.file, offset), text) for offset, text in lines)

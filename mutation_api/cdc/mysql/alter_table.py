@@ -19,7 +19,7 @@ __all__ = ["CHANGING_VERBS", "Effect", "Writes", "cascades", "check_calls", "eff
 
 
 class Effect(enum.Enum):
-    """The effect of a statement on one table; a later member outweighs those before it."""
+    """The effect of a statement on one table; a later member takes precedence over the earlier ones."""
 
     NONE = "changes nothing"
     ADDS_COLUMN = "adds a column that is NULL in all rows"
@@ -29,7 +29,7 @@ class Effect(enum.Enum):
 
     @property
     def weight(self) -> int:
-        """The rank of this effect; a higher one outweighs a lower one."""
+        """The rank of this effect; a higher rank takes precedence."""
         return list(Effect).index(self)
 
 
@@ -284,7 +284,7 @@ class Writes:
 
 
 def writes_of(cursor: Cursor, database: str) -> Writes:
-    """Return what a statement writes.
+    """Return the tables that a statement writes.
 
     Args:
         cursor: a cursor before the verb.

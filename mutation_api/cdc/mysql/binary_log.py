@@ -119,7 +119,7 @@ class BinaryLog:
                 )
 
     def refuted(self) -> set[str]:
-        """Return positions of statements that were passed because of the catalog, but should not have been.
+        """Return positions of statements that should not have been skipped because of the catalog.
 
         The catalog is read after the log and may have been different when the statement ran. The log after
         the part that was read is therefore checked too.
@@ -172,7 +172,8 @@ _UNREADABLE = (ValueError, LookupError, TypeError, NotImplementedError, struct.e
 # Above the usual ids of servers, because two readers with the same id would end each other's stream.
 _REPLICA_IDS = range(1 << 31, 1 << 32)
 _CONNECTIONS_OF_A_READER = 2
-"""One connection for the stream and one for queries; a third one would mean that a lost stream is resumed."""
+"""One connection for the stream and one for queries; a third one would mean that a lost stream was
+resumed."""
 _FIRST_EVENT = 4
 
 

@@ -142,7 +142,8 @@ def family_of(column: SourceColumn, table: str) -> Family:
     if family is None or ("/*" in column.type_text and column.kind not in ("enum", "set")):
         raise RecordLayoutError(
             f"source table {table}, column {column.name!r}: type {column.type_text} is not supported. Leave "
-            "the column out, or change it (ALTER TABLE … FORCE rebuilds columns of an old server)"
+            "the column out, or change its type (ALTER TABLE … FORCE rebuilds columns that an old server "
+            "release created)"
         )
     if column.charset is not None and column.charset not in (*_UTF8, *_CODECS, "latin1", "binary"):
         known = ", ".join((*_UTF8, *_CODECS, "latin1"))

@@ -61,7 +61,7 @@ _WITHOUT_CHANGE |= {
     0xA3: "GTID list",
 }
 _STANDALONE = 1
-"""A flag of MariaDB's GTID event: one statement follows, not a transaction with an end of its own."""
+"""A flag of MariaDB's GTID event: one statement follows, not a transaction with its own end."""
 _PACKET_BYTES = 1 + 19
 _TABLE_MAP_BODY = _PACKET_BYTES + 6
 """The offset at which the description of a table begins, after the table's number."""
@@ -302,7 +302,7 @@ class LogReading:
             self._note_boundary()
 
     def _statement_position(self) -> str:
-        """Return a name for the next statement; in MariaDB 11.4, events of a transaction share a position."""
+        """Return a unique name for the next statement; events of a transaction may share a position."""
         self._statement_count += 1
         return self.position if self._statement_count == 1 else f"{self.position}+{self._statement_count}"
 
@@ -335,7 +335,7 @@ class LogReading:
         )
 
     def _check_nothing_before(self, at: str, tables: Collection[str]) -> None:
-        """Refuse to pass a handled statement if rows from before it would be applied after it."""
+        """Refuse to skip a handled statement if rows from before it would be applied after it."""
         late = sorted(self._with_rows & set(tables))
         if late:
             raise SourcePositionError(

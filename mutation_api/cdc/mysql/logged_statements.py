@@ -1,7 +1,7 @@
 """Statements found while reading a log: which of them stop the reading, and which temporary tables exist.
 
-A statement that writes another table is passed only if that table is a plain one without triggers. The
-current catalog is proof of this, unless a later statement in the log changed it. That is checked afterwards.
+A statement that writes another table is skipped only if that table is a plain one without triggers. The
+current catalog proves this, unless a later statement in the log changed it, which is checked afterwards.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Barrier:
     Attributes:
         at: position of the statement, ``file:offset``; ``+2`` and so on for further ones of a transaction.
         text: the statement.
-        effects: by table, what it does or may do.
+        effects: the effects that it has or may have, by table.
         reason: why the effect is not certain; empty if it is.
         boundary: file and offset of the end of the transaction before it.
         gtid: the last transaction before it (MySQL only).
@@ -82,7 +82,7 @@ def _text_of(event: Any) -> str | None:
 
 @dataclass(frozen=True)
 class _Trusted:
-    """A statement that was passed because its table is a plain one according to the catalog.
+    """A statement that was skipped because its table is a plain one according to the catalog.
 
     ``position``: the statement's name. ``place``: number of the file, and offset.
     """
@@ -99,9 +99,9 @@ class LoggedStatements:
     Attributes:
         followed: the followed tables.
         why_unproven: returns why a change of a table may change others; empty if it cannot.
-        must_stop: positions of statements that must not be passed, as a later statement has shown.
-        refuted: positions of statements that were passed because of the catalog, although a later statement
-            shows that the catalog was different then.
+        must_stop: positions of statements that must not be skipped, as a later statement has shown. refuted:
+            positions of statements that were skipped because of the catalog, although a later statement shows
+            that the catalog was different then.
     """
 
     followed: Followed
@@ -115,7 +115,7 @@ class LoggedStatements:
 
     @property
     def has_trusted(self) -> bool:
-        """True if a statement was passed because of the catalog."""
+        """True if a statement was skipped because of the catalog."""
         return bool(self._trusted)
 
     def forget_sessions(self) -> None:

@@ -2,8 +2,9 @@
 
 The server has to log whole rows with the names of their columns, and each table needs a key. Both are checked
 before anything is read. A table without a watermark is read with SELECT. The position in the log is noted
-before the rows are read, so that no change is lost between the two. Changes made meanwhile are also in the
-log and are applied on top in the same transaction. Applying them twice is harmless because rows have keys.
+before the rows are read, so that no change is lost between the two. Changes made in the meantime are also in
+the log, and are applied afterwards in the same transaction. Applying them twice is harmless because rows have
+keys.
 
 A read determines the end of the log once. It returns everything that was committed before that position, or
 before a statement that changes a table without row events. It reads the rows of the log one by one and writes
@@ -93,7 +94,8 @@ class MySqlSource:
                 out; a column of Hive becomes NULL in rows that change. Any other difference is an error.
             seen_to: positions in the log (``file:offset``) of statements that have been carried out in Hive
                 by hand.
-            recopy: tables of the source to read whole again; their rows and watermarks replace those in Hive.
+            recopy: tables of the source to copy again as a whole; their rows and watermarks replace those in
+                Hive.
             spill_directory: directory for the files of rows, on any storage that Spark's executors can read.
                 If None, the system's directory for temporary files, which is enough for Spark on one machine.
 
@@ -146,7 +148,8 @@ class MySqlSource:
             ConnectionFailedError: If the server does not answer, or the account lacks privileges.
             RecordLayoutError: If a table has no key, or its columns do not match Hive's.
             RecordValueError: If a value does not fit Hive's column.
-            SourcePositionError: If the log no longer contains what follows, or belongs to another server.
+            SourcePositionError: If the log no longer contains the changes that follow, or belongs to another
+                server.
             InputError: If a table was changed while it was read whole, the log contains an unknown event, or
                 the files for Spark cannot be written.
         """
@@ -202,7 +205,7 @@ class MySqlSource:
 
 
 class _Run:
-    """One read: tables with a watermark from the log, then the others with SELECT and from the log on."""
+    """One read: tables with a watermark from the log, then the others with SELECT and the log after it."""
 
     def __init__(
         self,
@@ -242,7 +245,7 @@ class _Run:
         }
 
     def refuted(self) -> set[str]:
-        """Return positions of statements that were passed but must not be."""
+        """Return positions of statements that were skipped but must not be."""
         return self._log.refuted()
 
     def batch(self) -> LocalBatch:
@@ -267,7 +270,7 @@ class _Run:
         return self._made(reached, barrier)
 
     def _made(self, reached: Mapping[str, LogPosition], barrier: Barrier | None) -> LocalBatch:
-        """Return the batch of the rows read, for the tables whose position has moved on."""
+        """Return the batch of the rows read, for the tables whose position has advanced."""
         gone = {
             name: replace(at, begun=self._log.begun_at(at.file))
             for name, at in reached.items()
@@ -297,7 +300,7 @@ class _Run:
             table = min(barrier.effects)
             raise InputError(
                 f"source table {self._database}.{table}: it {barrier.effects[table].value} while "
-                f"{', '.join(self._new)} was read whole: the log contains {barrier.text[:200]!r} at "
+                f"{', '.join(self._new)} was being copied: the log contains {barrier.text[:200]!r} at "
                 f"{barrier.at}. Nothing was applied; run again"
             )
         self._log.check_lacking()

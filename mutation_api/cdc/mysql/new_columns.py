@@ -10,7 +10,7 @@ from mutation_api.errors import RecordLayoutError
 __all__ = ["hive_type_of", "new_columns"]
 
 DECIMAL_DIGITS = 38
-"""The most digits that a decimal of Hive has."""
+"""The maximum number of digits of a Hive decimal."""
 UNSIGNED_BIGINT = "decimal(20,0)"
 INTEGERS = {
     "tinyint": ("tinyint", "smallint"),

@@ -100,7 +100,8 @@ class LoggedColumn:
         """Return the column as it was when its rows were logged.
 
         This is ``now``, the column in the catalog, if it agrees with the log, because the catalog has more
-        detail. None if the log does not contain enough because the type or the character set is unknown.
+        detail. The result is None if the log does not contain enough because the type or the character set is
+        unknown.
         """
         found = self._described()
         if found is None or (now is not None and _is_same(found, now)):

@@ -160,7 +160,7 @@ class MySqlServer:
         return "mariadb" in str(self.values("SELECT VERSION()")[0][0]).lower()
 
     def check_settings(self) -> None:
-        """Raise ConfigurationError, with the settings needed, if the server's log lacks changes."""
+        """Raise ConfigurationError, which names the required settings, if the server's log lacks changes."""
         found = {
             name: str(value) for name, value in self.values("SHOW GLOBAL VARIABLES") if name in _SETTINGS
         }

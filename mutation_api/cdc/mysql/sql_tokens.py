@@ -16,7 +16,8 @@ __all__ = ["Cursor", "Kind", "Token", "UnknownSyntaxError", "is_call_without_eff
 
 
 _DOUBTFUL_FROM = 50700
-"""MariaDB skips MySQL's comments from this version on; every server skips those of versions above its own."""
+"""From this version number on, MariaDB skips MySQL's version comments. Every server skips those for versions
+above its own."""
 
 _TOKEN = re.compile(
     r"""(?P<space>\s+)

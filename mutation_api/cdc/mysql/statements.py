@@ -165,7 +165,7 @@ def verdict_on(statement: Statement, followed: Followed) -> Verdict:
 
 
 def _both(one: Verdict, other: Verdict) -> Verdict:
-    """Return the worse of two readings of one statement."""
+    """Return the worse of two interpretations of one statement."""
     effects = dict(one.effects)
     for table, effect in other.effects.items():
         effects[table] = max(effect, effects.get(table, Effect.NONE), key=lambda each: each.weight)
@@ -336,7 +336,7 @@ class _Judge:
         return Verdict({t: e for t, e in effects.items() if e is not Effect.NONE}, touches=(name,))
 
     def _other_table(self, clause: Cursor) -> list[str]:
-        """Return other followed tables that a clause fills, empties or takes the name of."""
+        """Return other followed tables that a clause fills or empties, or whose name it takes."""
         clause = Cursor(clause.rest)
         if clause.accept("rename"):
             if clause.peek("index", "key", "column"):

@@ -5,7 +5,7 @@ the table had when they were logged, which the log describes before the rows. Ro
 therefore read with the definition of that time. The replication library reads the types from this
 description; this module reads the character sets, the members of enums and sets, and the key.
 
-A table is refused if a change of it could change something else: it must store its own rows and have no
+A table is refused if a change of it could also change other tables: it must store its own rows and have no
 triggers.
 
 Source: MySQL's source documentation, "Table_map_event", "The Optional_metadata"; MariaDB's rpl_tblmap.
@@ -34,9 +34,9 @@ __all__ = ["LoggedTable", "Shape", "TablePlan", "charset_of", "logged_table", "w
 
 
 _PACKET_BYTES = 1 + 19
-"""The packet's first byte, and the event's header."""
+"""The lengths of the packet's first byte and of the event's header."""
 _TABLE_BYTES = 6 + 2
-"""The table's number, and flags."""
+"""The lengths of the table's number and of the flags."""
 _BINARY = 63
 _NO_PAD_OFFSET = 1024
 _UCA1400 = 2048

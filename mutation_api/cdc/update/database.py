@@ -199,12 +199,18 @@ class SourceDatabase(Protocol):
         """Return the name of the log for a statement, in any schema; '' if there is none."""
 
     def fingerprint(self, table: CapturedTable, names: ObjectNames | None) -> Fingerprint:
-        """Return what rows and their capture depend on; ``names``: the capturing objects' names, or None."""
+        """Return the state that rows and their capture depend on.
+
+        ``names``: the capturing objects' names, or None.
+        """
 
     def flaws(
         self, table: CapturedTable, key: Sequence[str], names: ObjectNames, method: CaptureMethod
     ) -> list[str]:
-        """Return how the objects in the source differ from :meth:`objects`; empty if changes are captured."""
+        """Return the differences between the objects in the source and :meth:`objects`.
+
+        Empty if changes are captured.
+        """
 
     def made(self, names: ObjectNames) -> list[SourceObject]:
         """Return the objects with these names, in any schema, in the order in which they can be removed."""
@@ -245,7 +251,7 @@ class SourceDatabase(Protocol):
         """
 
     def unknown_statements(self, schema: str, log: str, extraction: int) -> list[str]:
-        """Return statements that record the last extraction's number, and that any row may have changed."""
+        """Return statements that record the last extraction's number, and a change of unknown rows."""
 
     def only_grows(self, settings: UpdateSettings) -> bool:
         """Return True if the bound of the version column is a number that only a restored backup lowers."""
@@ -324,7 +330,7 @@ _MONTH = timedelta(days=30)
 
 @dataclass(frozen=True, kw_only=True)
 class KeyKind:
-    """The distinctions that a source column makes.
+    """The distinctions between values that a source column makes.
 
     Attributes:
         ignores_trailing_spaces: True if the source treats 'a' and 'a ' as one key.

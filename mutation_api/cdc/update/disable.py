@@ -159,7 +159,7 @@ def _refuse_outstanding(
         except SourcePositionError as error:
             raise OutstandingChangesError(
                 f"table {table}: cannot determine whether changes of {settings.source_table} are "
-                f"outstanding: {error}. Or discard them (--discard). Nothing was changed"
+                f"outstanding: {error}. Correct this, or discard the changes (--discard). Nothing was changed"
             ) from error
         count, age = waiting.count, f" (the oldest is {waiting.age_seconds:.0f} s old)"
     else:
@@ -187,7 +187,7 @@ def _remove_objects(
     *,
     discard: bool,
 ) -> DisableReport:
-    """Remove the triggers, extract what they logged last, then remove the rest."""
+    """Remove the triggers, extract the changes that they logged last, then remove the rest."""
     if not settings.method.has_log:
         return DisableReport(table, ())
     try:
@@ -241,8 +241,8 @@ def repair_update(
 
     Use it after the source's table was replaced by another one, after triggers were dropped, disabled or
     altered, and after one side was restored from a backup. The next extraction compares the whole table, so
-    changes that were not captured meanwhile are not lost. If it was stopped at any point, a repeated call
-    continues.
+    changes that were not captured in the meantime are not lost. If it was stopped at any point, a repeated
+    call continues.
 
     Args:
         metastore: metastore of ``table``; stays open.
@@ -255,7 +255,8 @@ def repair_update(
     Raises:
         ConfigurationError: If incremental update is not enabled, its method has no objects in the source, or
             the source is not the allowed one.
-        RecordLayoutError: If the method can no longer follow the source's table; the message says why.
+        RecordLayoutError: If the method can no longer follow the source's table; the message states the
+            reason.
         ConnectionFailedError: If the source or the metastore cannot be reached, or refuses a statement.
     """
     table = normal_full_name(table)
@@ -263,8 +264,8 @@ def repair_update(
     if not settings.method.has_log:
         raise ConfigurationError(
             f"table {table}: method {settings.method.value} has no objects in the source, so there is "
-            "nothing to repair. To compare both tables, disable and discard (hive-mutate update disable "
-            f"--table {table} --discard), then enable again"
+            f"nothing to repair. To compare both tables, run hive-mutate update disable --table {table} "
+            "--discard, then enable again"
         )
     found = find_mark(metastore, table)
     extraction = 0 if found is None or found[1] is None else found[1].extraction

@@ -65,8 +65,8 @@ class ExtractReport:
     """The result of an extraction.
 
     ``mark``: the position reached, or None if there was nothing new. ``removed``: number of rows deleted from
-    the log. ``seconds``: time from start to commit. ``differences``: what happened at the source that its
-    method does not capture, and how it was handled.
+    the log. ``seconds``: time from start to commit. ``differences``: the events at the source that its method
+    does not capture, and how they were handled.
     """
 
     table: str

@@ -68,9 +68,9 @@ class _Past:
         receipt: number of the last extraction; 0 if there was none.
         pending: log rows that it applied and that still have to be deleted.
         is_settled: True if the source has recorded it.
-        is_torn: True if the log lacks the newest row of ``pending``, or there are none. The source may have
-            been restored to a moment shortly before, and may have reused their numbers. The whole table is
-            therefore compared.
+        is_torn: True if the log lacks the newest row of ``pending``, or if ``pending`` is empty. The source
+            may have been restored to a moment shortly before, and may have reused their numbers. The whole
+            table is therefore compared.
     """
 
     mark: ProgressMark | None
@@ -205,7 +205,7 @@ class LogSource:
         return LocalBatch((operations,) if self._spool.row_count or replaces else (), new.to_position())
 
     def _differences(self, mark: ProgressMark | None, now: Fingerprint, log: _Log) -> tuple[Difference, ...]:
-        """Return what happened since the last extraction, or since enabling, that is not in the log."""
+        """Return the events since the last extraction, or since enabling, that are not in the log."""
         before = self._fingerprint_before(mark)
         found = [] if before is None else differences(before, now, self._settings)
         if log.has_unknown and before is not None:

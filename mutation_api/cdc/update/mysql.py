@@ -2,7 +2,7 @@
 
 Some of their dates and times are not valid dates in Hive: the server may store a zero month or day, in some
 modes a day that the month does not have, and the year 0. Such values are an error, become NULL if so chosen,
-or are kept in a string.
+or are stored as strings.
 
 Types and their limits are those of :mod:`mutation_api.cdc.mysql.column_types`. Changes are captured by
 :mod:`~mutation_api.cdc.update.mysql_capture`.
@@ -119,7 +119,7 @@ LEFT JOIN information_schema.ENGINES USING (ENGINE) WHERE TABLE_SCHEMA = %s AND 
 _COLLATIONS_WITHOUT_PADDING = ("nopad", "0900", "binary")
 """Parts of the names of collations in which 'a' and 'a ' differ."""
 _READING_MODE = "ALLOW_INVALID_DATES"
-"""The mode in which a date in the log is the same as in the table, even if it does not exist."""
+"""The SQL mode in which a date in the log equals that in the table, even if the date does not exist."""
 _GROWING_NUMBERS = ("tinyint", "smallint", "mediumint", "int", "bigint", "decimal")
 _TIME_TEXT = r"[0-9]{4}-[0-9]{2}-[0-9]{2}( [0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,6})?)?"
 _GROWING_TIMES = ("date", "datetime", "timestamp")

@@ -17,7 +17,7 @@ partitions (the account needs PROCESS). Each ALTER changes the time of creation.
 The engine's catalog contains file names. In these, each character that is not an ASCII letter, a digit or _
 is written as @ and four hex digits, or for letters of some scripts as @ and two characters. MariaDB has a
 function for such names (CONVERT … USING filename), but MySQL does not. MySQL's list of tablespaces contains
-names as in SQL, but only for tables with a file of their own. It is therefore used only for names that are
+names as in SQL, but only for tables with their own files. It is therefore used only for names that are
 not ASCII.
 
 Sources: MySQL's manual, "Mapping of Identifiers to File Names"; MariaDB's knowledge base, "Trigger Overview",
@@ -191,7 +191,7 @@ class MySqlCapture(SqlDatabase):
         """Return the engine's numbers, times of the last ALTER and CREATE TRIGGER, and column definitions.
 
         The time of the last ALTER has whole seconds, so this waits for the current second to end. Neither
-        server changes it on TRUNCATE, so it is not enough alone.
+        server changes it on TRUNCATE, so it is not sufficient by itself.
         """
         while True:
             ((altered, is_now, seconds_left),) = self.rows(_ALTERED, table.schema, table.name)

@@ -271,8 +271,8 @@ def _xid(bound: str) -> int:
     if not re.fullmatch("-?[0-9]{1,20}", bound):
         raise SourcePositionError(
             f"the position in Hive has the bound {bound[:200]!r}, which is not a transaction id ({_XMIN}), "
-            "so it was altered. Nothing was read. Disable incremental update and discard (hive-mutate "
-            "update disable --discard), then enable it again: the first extraction compares the two tables"
+            "so it has been altered. Nothing was read. Run hive-mutate update disable --discard, then "
+            "enable incremental update again: the first extraction compares the two tables"
         )
     return int(bound)
 

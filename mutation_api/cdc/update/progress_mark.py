@@ -67,7 +67,7 @@ class Fingerprint:
 
     Attributes:
         identity: the table itself; differs if another table now has its name.
-        columns: by name, what the values of the column depend on.
+        columns: by name, the state that the values of the column depend on.
         partitions: by identifier, the storage of each partition; a table without partitions counts as one.
         capture: by name, the version of each object that captures changes.
     """
@@ -106,7 +106,7 @@ _LATEST = 253_402_300_799.0
 
 
 class StoredTextError(ValueError):
-    """Raised when a string does not have the expected form; the message says what is expected."""
+    """Raised when a string does not have the expected form; the message describes the expected form."""
 
 
 def parsed_json(text: str) -> Any:
@@ -178,7 +178,7 @@ def as_flag(text: str) -> bool:
 
 
 def as_overlap(text: str) -> Decimal | None:
-    """Read how far below its bound a version column is read again; return None if it is empty.
+    """Read an overlap: how far below its bound a version column is read again. Return None if it is empty.
 
     The unit is that of the column: a number for a column of numbers, seconds for one of dates or times.
     """
@@ -269,7 +269,7 @@ class ProgressMark:
         as_of: time of the snapshot that was read, by the source's clock, in seconds since 1970.
         pending: ranges of log rows that were applied and may still be in the log.
         newest: time of the newest of these, in seconds since 1970; 0 if there are none.
-        fingerprint: what the rows of the source depended on at that time.
+        fingerprint: the fingerprint of the source table at that time.
         bound: row-version methods: all rows below it have been extracted.
         below: row-version methods: numbers of rows below the bound, by groups of versions.
         recent: the last runs, oldest first.
@@ -325,9 +325,9 @@ class ProgressMark:
             shown = text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
             raise SourcePositionError(
                 f"watermark {shown!r} was not written by incremental update ({type(error).__name__}: "
-                f"{str(error)[:_SHOWN_CHARACTERS]}). Nothing was read. Disable incremental update and "
-                "discard (hive-mutate update disable --discard), then enable it again: the first extraction "
-                "compares the two tables"
+                f"{str(error)[:_SHOWN_CHARACTERS]}). Nothing was read. Run hive-mutate update disable "
+                "--discard, then enable incremental update again: the first extraction compares the two "
+                "tables"
             ) from error
 
     @property

@@ -2,7 +2,7 @@
 
 They are kept only in these properties, so any machine can continue. Anyone who may ALTER the table can alter
 them. They are therefore read only in :meth:`UpdateSettings.of`, where each becomes a typed value or is
-refused. Which source they may lead to is decided in :mod:`mutation_api.cdc.update.sources`.
+refused. :mod:`mutation_api.cdc.update.sources` decides which source they may point to.
 
 The objects in the source are named after the table and the identifier of the update.
 """
@@ -152,7 +152,7 @@ class UpdateSettings:
         if not self.verifies_version and not method.has_version:
             return "has no version column to verify; only the row-version methods have one"
         if not self.verifies_key and not method.is_insert_only:
-            return "always verifies its key; only the insert-only methods can do without"
+            return "always verifies its key; only the insert-only methods can skip this"
         if method is CaptureMethod.BINLOG and self.source.server_kind != "mysql":
             return "is only available for MySQL and MariaDB"
         return ""
@@ -185,14 +185,17 @@ class UpdateSettings:
 
     @property
     def of_position(self) -> dict[str, str]:
-        """The settings, as strings, on which a position depends; with others the next rows would be wrong."""
+        """The settings, as strings, that the position depends on.
+
+        With other values, the next rows would be wrong.
+        """
         return {name: _text(getattr(self, name)) for name in _OF_POSITION}
 
     def to_properties(self) -> dict[str, str | None]:
         """Return the table's properties; the value None removes one.
 
         No property is empty: Hive 2.3's compactor fails on a table with an empty property, because it becomes
-        null on its way to the job.
+        null when it is passed to the job.
         """
         return {PREFIX + name: _text(value) or None for name, value in vars(self).items()}
 
@@ -266,8 +269,8 @@ def _read(table: str, name: str, text: str) -> Any:
 
 def _refused(table: str, name: str, what: str) -> ConfigurationError:
     return ConfigurationError(
-        f"table {table}: its property {PREFIX}{name} {what}. It differs from what enable wrote, so it was "
-        f"altered. Nothing was read. Correct it (ALTER TABLE {table} SET TBLPROPERTIES "
+        f"table {table}: its property {PREFIX}{name} {what}. It differs from the value that enable wrote, "
+        f"so it has been altered. Nothing was read. Correct it (ALTER TABLE {table} SET TBLPROPERTIES "
         f"('{PREFIX}{name}'='…')); or remove all properties {PREFIX}… (UNSET TBLPROPERTIES) and the objects "
         "in the source, which are named hm_…, and enable again"
     )

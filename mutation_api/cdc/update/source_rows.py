@@ -118,7 +118,7 @@ class ReadPlan:
         ]
 
     def select_all(self, condition: str = "") -> str:
-        """Return the statement that reads the table; ``condition``: which rows."""
+        """Return the statement that reads the table; ``condition`` selects the rows."""
         values = [self.database.selected(column, self.time_zone) for _, _, column in self.columns]
         where = f" WHERE {condition}" if condition else ""
         return f"SELECT {', '.join(values)} FROM {self.table_name}{where}"
@@ -216,7 +216,7 @@ class SteadySnapshot:
 
 
 def repair_advice(target: str) -> str:
-    """Return what to do if changes are no longer captured."""
+    """Return the advice for changes that are no longer captured."""
     return (
         f"Nothing was written. To continue, run hive-mutate update repair --table {target} (--dry-run shows "
         "the statements); the next extraction then compares the whole table"
@@ -298,8 +298,8 @@ def steady_snapshot(
                 yield SteadySnapshot(snapshot, state)
                 return
     raise InputError(
-        f"source {database.source_id}, table {settings.source_table}: the table was altered at each of "
-        f"{ATTEMPTS} attempts to read it. Nothing was written. Run again"
+        f"source {database.source_id}, table {settings.source_table}: the table was altered during each of "
+        f"{ATTEMPTS} attempts to read it. Nothing was written; run again"
     )
 
 
@@ -348,8 +348,8 @@ def check_bound(mark: ProgressMark, bound: str, what: str) -> None:
 
 
 _ADVICE = (
-    "To continue, disable incremental update and discard (hive-mutate update disable --discard), then "
-    "enable it again: the first extraction compares the two tables and makes Hive's equal to the source"
+    "To continue, run hive-mutate update disable --discard, then enable incremental update again: the "
+    "first extraction compares the two tables and makes the Hive table equal to the source"
 )
 
 

@@ -119,7 +119,7 @@ class BinlogSource:
         return self._source.read_local(tables, after)
 
     def has_news(self, mark: ProgressMark) -> bool:
-        """Return True, since only an extraction can find out."""
+        """Return True, since only an extraction can determine this."""
         return True
 
     def acknowledge(self) -> int:
@@ -228,8 +228,8 @@ def check_same_source(table: str, marks: Iterable[Watermark], settings: UpdateSe
         raise ConfigurationError(
             f"table {table}: its properties {PREFIX}source, …source_table and …identifier refer to table "
             f"{settings.source_table} of {settings.source_id}, but the last extraction was of table "
-            f"{before_table} of {before}, so they were altered. No connection was made. Correct them (ALTER "
-            f"TABLE {table} SET TBLPROPERTIES …). If the database has moved: correct them, then run "
+            f"{before_table} of {before}, so they have been altered. No connection was made. Correct them "
+            f"(ALTER TABLE {table} SET TBLPROPERTIES …). If the database has moved: correct them, then run "
             f"hive-mutate update disable --table {table} --discard, which does not need the old database to "
             "answer, then enable with the new one"
         )
@@ -249,16 +249,17 @@ def check_same_settings(table: str, mark: ProgressMark | None, settings: UpdateS
         name, before = min(altered.items())
         raise ConfigurationError(
             f"table {table}: its property {PREFIX}{name} is {now[name]!r}, but the last extraction was made "
-            f"with {before!r}, so it was altered. No connection was made. Correct it (ALTER TABLE {table} "
-            f"SET TBLPROPERTIES ('{PREFIX}{name}'='{before}')). To follow the table differently: correct it, "
-            f"then run hive-mutate update disable --table {table}, then enable with other options"
+            f"with {before!r}, so it has been altered. No connection was made. Correct it (ALTER TABLE "
+            f"{table} SET TBLPROPERTIES ('{PREFIX}{name}'='{before}')). To follow the table differently: "
+            f"correct it, then run hive-mutate update disable --table {table}, then enable with other "
+            "options"
         )
 
 
 class AnyCapture(LocalChangeSource, Protocol):
     """A change source that deletes captured changes once they are applied.
 
-    ``differences``: what the last read found at the source that the method does not capture.
+    ``differences``: the events at the source that the last read found and that the method does not capture.
     """
 
     differences: tuple[Difference, ...]
@@ -267,7 +268,7 @@ class AnyCapture(LocalChangeSource, Protocol):
         """Return True if there may be something to extract after this position."""
 
     def acknowledge(self) -> int:
-        """Delete what was applied from the source's log; return the number of rows."""
+        """Delete the applied rows from the source's log; return their number."""
 
     def close(self) -> None:
         """Remove the buffered rows and disconnect."""

@@ -1,4 +1,6 @@
-"""SqlDatabase: code shared by all databases behind SQLAlchemy; a subclass adds the statements of one."""
+"""SqlDatabase: code shared by all databases behind SQLAlchemy; a subclass adds the statements of one
+database.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ RANGES_PER_STATEMENT = 200
 NUMBERS_PER_STATEMENT = 100_000
 """The maximum number of log rows that one statement deletes, which keeps transactions short."""
 DDL_WAIT_SECONDS = 20
-"""The maximum wait for a lock on a table that applications use, because they queue behind the request."""
+"""The maximum wait for a lock on a table that applications use. They queue behind the request."""
 
 
 class CursorSnapshot:
@@ -143,7 +145,7 @@ class SqlDatabase(abc.ABC):
             ) from error
 
     def _about_password(self, line: str) -> str:
-        """Return where the password comes from, if a driver's error is about it; otherwise ''."""
+        """Return the origin of the password, if a driver's error is about it; otherwise ''."""
         if not _ABOUT_PASSWORD.search(line):
             return ""
         what = (
@@ -174,7 +176,7 @@ class SqlDatabase(abc.ABC):
             raise ConnectionFailedError(f"source {self.source_id}: {_first_line(error)}") from error
 
     def rows(self, statement: str, *values: Any) -> list[Sequence[Any]]:
-        """Return the rows of a catalog query, which runs in a transaction of its own."""
+        """Return the rows of a catalog query, which runs in a separate transaction."""
         with self.errors():
             if self._catalog is None:
                 self._catalog = self._connected()
@@ -252,7 +254,7 @@ class SqlDatabase(abc.ABC):
         ]
 
     def unknown_statements(self, schema: str, log: str, extraction: int) -> list[str]:
-        """Return statements that record an extraction, and that any row may have changed."""
+        """Return statements that record an extraction, and a change of unknown rows."""
         table = self.quoted(schema, log)
         receipt = [self.receipt_statement(table, -extraction)] if extraction else []
         return [
@@ -333,8 +335,8 @@ class SqlDatabase(abc.ABC):
             raise ConfigurationError(
                 f"{self.kind} cannot determine which values of {column} may still appear, because a value "
                 "may be assigned long before its transaction commits. Use the method changelog, or pass an "
-                "overlap: how far below its greatest value the column is read again. It must be longer than "
-                "the longest transaction"
+                "overlap, which states how far below the greatest value reading starts again. It must be "
+                "longer than the longest transaction"
             )
 
     def version_bound(

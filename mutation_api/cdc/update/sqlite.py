@@ -72,7 +72,7 @@ class Sqlite(SqlDatabase):
 
     kind = "sqlite"
     knows_bound = True
-    """True, because there is one writer at a time, whose values are greater than those before."""
+    """True, because there is only one writer at a time, and its values are greater than all earlier ones."""
 
     def describe(self, table: str) -> CapturedTable:
         """Return a table by its name. Raises RecordLayoutError if it does not exist, or is not a table."""
@@ -175,7 +175,9 @@ class Sqlite(SqlDatabase):
         return " ".join(statements)
 
     def fingerprint(self, table: CapturedTable, names: ObjectNames | None) -> Fingerprint:
-        """Return the schema's number, which each CREATE, ALTER and DROP in the file changes, as does VACUUM.
+        """Return the schema's version number.
+
+        It changes with each CREATE, ALTER and DROP in the file, and with VACUUM.
 
         SQLite has nothing more specific: a trigger that was dropped and created again has the same catalog
         entry.

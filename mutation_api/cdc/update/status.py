@@ -1,7 +1,8 @@
-"""The status of tables that follow a source, as data, as plain text in the documented sections, as JSON.
+"""The status of tables that follow a source, as data, as plain text with the documented sections, and as
+JSON.
 
-It has everything known from both sides, including the changes that the source has captured and no extraction
-has applied yet.
+It contains all information from both sides, including the changes that the source has captured and that no
+extraction has applied yet.
 """
 
 from __future__ import annotations
@@ -94,8 +95,7 @@ class UpdateStatus:
         mark: the content of the watermark; None if the method is binlog.
         waiting: the changes waiting in the source; None if the source could not be queried.
         source_error: why the source could not be queried, or why it does not capture changes.
-        differences: what happened at the source that is not captured, and what the next extraction does about
-            it.
+        differences: the events at the source that are not captured, and how the next extraction handles them.
         objects: (kind, name) of the objects created in the source, and of the watermark table.
         sizes: deltas and bases by partition; empty if they could not be read.
         sizes_error: why they could not be read: another transaction holds an exclusive lock on the table.

@@ -5,8 +5,8 @@ A value from a driver gets the type of its Hive column, either exactly or not at
 An extraction reads the rows whose value is not below a bound. A row can miss this condition in two ways:
 
 * Its value cannot be ordered: NULL, NaN, an infinity, a zero date. Such rows are read each time. Their values
-  are never the bound, because no value would ever be above NaN.
-* Its value is below the bound, because the application or a clock gave a smaller one. The numbers of rows
+  are never the bound, because no value is ever above NaN.
+* Its value is below the bound, because the application or a clock assigned a smaller one. The numbers of rows
   below the bound show this: they may only fall, as rows are deleted or get greater values. They are counted
   in BUCKETS groups by key and value, so that a row that appeared is rarely offset by another one that
   disappeared.
@@ -63,7 +63,8 @@ def to_hive_column(
     """Convert Python values to the type of a Hive column.
 
     ISO 8601 strings are accepted for dates, timestamps and decimals, because SQLite does not have such types.
-    0 and 1 are accepted for booleans. A decimal is never rounded, and no digit of a second is cut.
+    0 and 1 are accepted for booleans. A decimal is never rounded, and no fractional digit of a second is cut
+    off.
 
     Args:
         name: the column's name, for messages.
@@ -96,7 +97,7 @@ def _array(values: Sequence[Any], target: HiveType) -> pa.Array:
 
 
 def null_advice(column: SourceColumn) -> str:
-    """Return what to do about a value that is not a valid date or finite number, to append to a message."""
+    """Return advice for a value that is not a valid date or finite number, to append to a message."""
     string = f". Correct the value, or use a Hive table in which {column.name} is a string"
     if column.is_key:
         return string
@@ -121,7 +122,7 @@ def _is_invalid(value: Any, target: HiveType) -> bool:
 
 
 class _MisfitError(Exception):
-    """Raised when a value does not fit; the message says why."""
+    """Raised when a value does not fit; the message states the reason."""
 
 
 class InvalidError(_MisfitError):
@@ -392,8 +393,8 @@ class GrowingColumn:
             raise SourcePositionError(
                 f"column {self.name}: the position in Hive has the bound {bound[:200]!r}, which is not a "
                 "value of the column. Either the column's type was changed, or the position was altered. "
-                "Nothing was read. Disable incremental update and discard (hive-mutate update disable "
-                "--discard), then enable it again: the first extraction compares the two tables"
+                "Nothing was read. Run hive-mutate update disable --discard, then enable incremental "
+                "update again: the first extraction compares the two tables"
             ) from error
 
 

@@ -147,7 +147,7 @@ class _Versions:
         bound: the new bound.
         below: numbers of rows below it, by groups.
         is_far: True if the previous bound cannot be compared with it.
-        differences: what happened since the last extraction besides rows with greater versions.
+        differences: the events since the last extraction other than rows with greater versions.
     """
 
     bound: str
@@ -203,7 +203,7 @@ class VersionSource:
         self._database.close()
 
     def has_news(self, mark: ProgressMark) -> bool:
-        """Return True, since only an extraction can find out."""
+        """Return True, since only an extraction can determine this."""
         return True
 
     def acknowledge(self) -> int:
@@ -276,7 +276,7 @@ class VersionSource:
         return _Versions(bound, below, is_far, tuple(found))
 
     def _altered(self, view: SteadySnapshot, mark: ProgressMark | None) -> list[Difference]:
-        """Return what happened to the table itself since the last extraction."""
+        """Return the events since the last extraction that affect the table itself."""
         if mark is None:
             return []
         return differences(mark.fingerprint, view.state.fingerprint, self._settings)

@@ -8,8 +8,8 @@ Messages can also be read from Kafka:
 
   hive-mutate ingest canal --kafka broker:9092 --topic canal --table shop.orders=sales.orders
 
-Operations are ordered by the numbers in the file names, then by line. The keys are those that the messages
-name. --positions message orders by the messages' id, which starts again when Canal's server is restarted.
+Operations are ordered by the numbers in the file names, then by line. The keys are the ones named in the
+messages. --positions message orders by the messages' id, which starts again when Canal's server is restarted.
 """
 
 from __future__ import annotations

@@ -36,7 +36,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--table", required=True, metavar="DB.TABLE", help="Hive table to apply the files to")
     parser.add_argument(
-        "--key", required=True, metavar="A,B", help="columns whose md5 is the uid of a row, in this order"
+        "--key",
+        required=True,
+        metavar="A,B",
+        help="columns whose MD5 hash, in this order, is the uid of a row",
     )
     parser.add_argument(
         "--columns", metavar="A,B,…", help="columns in the order of the files (default: the table's columns)"

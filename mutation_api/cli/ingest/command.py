@@ -58,7 +58,7 @@ KINDS = {
 
 Its module, ``mutation_api.cli.ingest.…``, has ``add_arguments(parser)``, ``source_from(arguments)`` and
 ``tables_from(arguments)``, which returns the source's name, DB.TABLE and key columns of each table. It is
-imported only when it runs, so that the packages of the other kinds are not needed.
+imported only when it runs, so that the packages for the other kinds are not needed.
 """
 
 _ENDING = """

@@ -76,9 +76,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         const="",
         metavar="NAME",
-        help="read messages as rows of the table that __table and __schema or __db name, or their schema, or "
-        "their topic, or of the only --table; with NAME, messages without __table are rows of this "
-        "table (default: read messages as whole envelopes)",
+        help="read flattened messages. The table is named by the fields __table and __schema or __db, by "
+        "the message's schema, by the topic, or it is the only --table; with NAME, messages without "
+        "__table are rows of that table (default: read messages as whole envelopes)",
     )
     flat.add_argument(
         "--add-fields-prefix",

@@ -91,7 +91,7 @@ def add_kafka_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = 
         action="append",
         default=[],
         metavar="TOPIC",
-        help="topic to read (repeatable; then also give --name)",
+        help="topic to read (repeatable; if repeated, --name is required)",
     )
     group.add_argument(
         "--from",
@@ -307,10 +307,10 @@ def add_log_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = Fa
         "--positions",
         choices=[each.value for each in PositionSource],
         default=PositionSource.AUTO.value,
-        help="order of operations: by the positions in the source's log that messages contain (message), by "
-        "the numbers in file names and then by line (line), or by the former if messages have positions and "
-        "by the latter if not (default: auto). Messages from Kafka are in the order of their partition "
-        "unless you choose message",
+        help="order of operations: message orders by the positions in the source's log that messages "
+        "contain, and line by the numbers in file names, then by line; auto is message if messages have "
+        "positions, otherwise line (default: auto). Messages from Kafka are in the order of their "
+        "partition unless you choose message",
     )
     parser.add_argument(
         "--ignore-column",
@@ -324,7 +324,7 @@ def add_log_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = Fa
         action="append",
         default=[],
         metavar="NAME.COLUMN",
-        help="column that is NULL in messages that lack it, such as those from before it was added "
+        help="column to set to NULL if a message lacks it, as messages do that are older than the column "
         "(repeatable)",
     )
     parser.add_argument(
@@ -332,17 +332,17 @@ def add_log_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = Fa
         action="append",
         default=[],
         metavar="NAME.COLUMN",
-        help="column that gets the value of its DEFAULT constraint in messages that lack it, including in "
-        "rows that they update (repeatable)",
+        help="column to set to the value of its DEFAULT constraint if a message lacks it, including in "
+        "rows that the message updates (repeatable)",
     )
     parser.add_argument(
         "--trust-key",
         action="append",
         default=[],
         metavar="NAME",
-        help="table whose source logs the key columns of --table with each change of them, because they are "
-        "its primary key or replica identity, although messages do not show this (repeatable; default: "
-        "refuse such updates and deletes)",
+        help="table whose source logs every change of the key columns of --table, because they are its "
+        "primary key or replica identity, although messages do not show this (repeatable; default: refuse "
+        "such updates and deletes)",
     )
     parser.add_argument(
         "--accept-schema-changes",
@@ -359,16 +359,16 @@ def add_log_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = Fa
         "--new-snapshot",
         choices=[each.value for each in NewSnapshot],
         default=NewSnapshot.REFUSE.value,
-        help="meaning of a table's snapshot that follows changes of the table, such as that of a new "
-        "connector: all its rows, so that others are deleted (replace), or some rows among others "
-        "(merge) (default: refuse)",
+        help="treatment of a snapshot that follows changes of the same table, such as the snapshot of a new "
+        "connector: replace if it contains all rows, so that other rows are deleted; merge if it contains "
+        "only some rows (default: refuse)",
     )
     parser.add_argument(
         "--shard-column",
         metavar="COLUMN",
-        help="column of the Hive table that stores the source's name of the table, if NAME has * or ?, as in "
-        "'shop_*.orders', and matches several tables; it is part of the key (default: refuse such a "
-        "NAME)",
+        help="column of the Hive table that stores the name of the source table; required if NAME has * or "
+        "?, as in 'shop_*.orders', and matches several tables. It is part of the key (default: refuse such "
+        "a NAME)",
     )
     add_kafka_arguments(parser, may_be_avro=may_be_avro)
 

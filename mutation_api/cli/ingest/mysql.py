@@ -22,7 +22,7 @@ TRUNCATE, DROP TABLE, RENAME, an ALTER TABLE that changes or drops a column or a
 existing rows (NOT NULL, DEFAULT, …), and a statement that a session logged instead of rows. Everything before
 it is applied and committed, but nothing after it. The command fails with the statement and its position. Make
 the same change to the Hive table, then pass the position to --seen-to; or read the whole table again with
---recopy. Indexes, comments, views and similar objects stop nothing.
+--recopy. Statements about indexes, comments, views and similar objects do not stop a run.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--schema",
         choices=["exact", "add"],
         default="exact",
-        help="add: columns that the source has and a Hive table lacks are added to it first, as by "
-        "hive-mutate alter-table, unless the table also has a column that the source lacks; exact: refuse "
+        help="add: first add to the Hive table the columns that only the source has, as hive-mutate "
+        "alter-table does, unless the Hive table also has a column that the source lacks; exact: refuse "
         "such columns (default: exact)",
     )
     parser.add_argument(
@@ -113,14 +113,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE:OFFSET",
-        help="position, from the error message, of a statement that changed rows or columns and has been "
-        "carried out in Hive by hand (repeatable)",
+        help="position, as in the error message, of a statement that you have carried out in Hive by hand "
+        "(repeatable)",
     )
     parser.add_argument(
         "--recopy",
         default="",
         metavar="A,B",
-        help="source tables to read whole again, regardless of the log and the watermarks; their rows "
+        help="source tables to copy again as a whole, regardless of the log and the watermarks; their rows "
         "replace those in Hive",
     )
     parser.add_argument(

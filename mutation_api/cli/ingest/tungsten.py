@@ -11,7 +11,7 @@ table's columns. They are separated by 0x01, NULL is written as \N, and 0x01 and
 a backslash. Options describe other settings of the replicator. The columns are those of --columns, otherwise
 those of --metadata, otherwise those of the Hive table in its order.
 
-A file with an incomplete last record, or with a name that is not a staging file's, stops the run before
+A file with an incomplete last record, or with a name that is not that of a staging file, stops the run before
 anything is applied. Names that begin with "." or "_", or end with "._COPYING_", are ignored.
 
 STAGING is on a disk that all Spark machines have mounted, on HDFS (hdfs://namenode/user/tungsten/staging) or
@@ -138,7 +138,7 @@ def source_from(arguments: argparse.Namespace) -> TungstenSource:
 
 
 def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Return the full name in the source, DB.TABLE and key of each table; full names are always the same.
+    """Return the full name in the source, DB.TABLE and key of each table, however --table names it.
 
     Raises:
         ConfigurationError: If the source lacks a table, or --columns names a table that --table does not.

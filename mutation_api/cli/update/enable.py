@@ -3,7 +3,7 @@
   hive-mutate update enable --source postgresql://reader@db.example/shop --table sales.orders
 
 This creates a log table and triggers next to the table "orders" of the source, which log the keys of changed
-rows; --dry-run shows the statements. The first "extract" copies the table, and later ones apply what changed.
+rows; --dry-run shows the statements. The first "extract" copies the table, and later ones apply the changes.
 The table in Hive must already exist.
 
 Methods: changelog (all changes, by triggers), changelog-insert (only inserts),
@@ -58,22 +58,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--overlap",
         default="",
         metavar="N",
-        help="how far below its bound the version column is read again, so that late rows are found: a "
-        "number, or seconds for a column of times",
+        help="how far below its last value the version column is read again, so that late rows are found: "
+        "a number, or seconds for a column of times",
     )
     parser.add_argument(
-        "--compare-keys", action="store_true", help="row-version: find deletes by comparing all keys"
+        "--compare-keys",
+        action="store_true",
+        help="find deletes by comparing all keys (only for row-version)",
     )
     parser.add_argument(
         "--no-verify-version",
         action="store_true",
-        help="row-version: do not check for versions that were set back, which reads the column of all rows "
-        "(default: check, and compare the whole table if one is found)",
+        help="do not check for versions that were set back, which reads the column of all rows (only for "
+        "row-version; default: check, and compare the whole table if one is found)",
     )
     parser.add_argument(
         "--no-verify-key",
         action="store_true",
-        help="insert-only methods: do not require the key to be the primary key",
+        help="do not require the key to be the primary key (only for insert-only methods)",
     )
     parser.add_argument(
         "--loaded-partitions-only",

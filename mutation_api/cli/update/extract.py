@@ -55,8 +55,8 @@ def _add_binlog_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="FILE:OFFSET",
-        help="position, from the error message, of a statement that changed rows or columns and has been "
-        "carried out in Hive by hand (repeatable)",
+        help="position, as in the error message, of a statement that you have carried out in Hive by hand "
+        "(repeatable)",
     )
     group.add_argument(
         "--recopy", action="store_true", help="read the whole table again, and replace its rows in Hive"

@@ -2,7 +2,7 @@
 
 Use it after "extract" has reported that changes are not captured: triggers were dropped, disabled or altered,
 another table has replaced the source table, or one side was restored from a backup. The next "extract"
-compares the whole table, so changes made meanwhile are not lost.
+compares the whole table, so changes made in the meantime are not lost.
 """
 
 from __future__ import annotations

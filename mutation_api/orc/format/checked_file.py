@@ -4,7 +4,7 @@ ORC's C++ library, in pyarrow and pyorc, trusts the numbers of a file: it alloca
 a footer claims, and ends the process if types are nested too deeply. The checks here cost less than opening
 the file. Every other error is converted to one that names the file.
 
-A pyarrow older than OLDEST is rejected on import, because it does not report an error where it is wrong.
+A pyarrow older than OLDEST is rejected on import, because it returns wrong values without an error.
 Measured with files of real Hive: up to 23, a timestamp that nanoseconds cannot hold (9999-12-31, a common "no
 end") is read as another one, and values of unions below lists are lost; 24 ends the process. So a worker that
 has its own old pyarrow must not start.
@@ -75,15 +75,16 @@ FAULTS = (
     *(pa.ArrowException, pyorc.errors.ORCError, OSError, MemoryError),
     *(ValueError, TypeError, LookupError, ArithmeticError, RecursionError),
 )
-"""The errors that decoding arbitrary bytes, and converting the values, can raise."""
+"""The errors that decoding arbitrary bytes or converting the values can raise."""
 
 _VALUE_BYTES = 8
 _SMALL_BYTES = 64 * 1024 * 1024
 _LARGEST_GROWTH = 64
-"""Stripes that take less memory than this, or less than this multiple of their own size, are not checked."""
+"""Stripes that use less memory than this number of bytes, or than this multiple of their own size, are not
+checked."""
 _TEXT_KINDS = (STREAM_KIND_DATA, STREAM_KIND_DICTIONARY)
 _ROWS_PER_BYTE = 520
-"""The densest stream of ORC: bits in runs of 130 bytes, each run two bytes long."""
+"""The highest density of an ORC stream: bits in runs of 130 bytes, where each run is two bytes long."""
 
 
 def checked_stripe(stream: Any, tail: OrcTail, index: int) -> StripeFooter:
@@ -95,7 +96,7 @@ def checked_stripe(stream: Any, tail: OrcTail, index: int) -> StripeFooter:
         index: the stripe's index.
 
     Raises:
-        CorruptFileError: If the stripe claims what it cannot have. The message does not name the file.
+        CorruptFileError: If the stripe claims values that it cannot have. The message does not name the file.
         OSError: If the stripe cannot be read.
     """
     stripe = tail.stripes[index]
@@ -172,7 +173,7 @@ def _check_total(stream: Any, tail: OrcTail, footer: StripeFooter, column: int, 
 
 
 def _check_rows(stream: Any, tail: OrcTail, index: int, footer: StripeFooter) -> None:
-    """Check that the columns of a stripe, and their dictionaries, have streams for as many values."""
+    """Check that the streams of a stripe's columns and dictionaries can hold the claimed number of values."""
     rows = tail.stripes[index].row_count
     nodes = tail.nodes
     needed = {column: encoding.dictionary_size for column, encoding in enumerate(footer.encodings)}
@@ -212,8 +213,8 @@ def open_orc(stream: Any) -> pa.orc.ORCFile:
     """Return pyarrow's reader of a file after checking all its stripes.
 
     Raises:
-        CorruptFileError: If the file claims what it cannot have, or if maps may have NULL keys, which end the
-            process. The message does not name the file.
+        CorruptFileError: If the file claims values that it cannot have, or if maps may have NULL keys, which
+            end the process. The message does not name the file.
         pa.ArrowException, OSError, ValueError: If the file cannot be read.
     """
     tail = tail_of(stream)

@@ -82,8 +82,8 @@ def unpacked(
 
     Raises:
         Errors in DAMAGE: If the bytes are not such chunks, if the compression cannot be read (LZO), or if a
-        chunk is longer than a block or has more content, which ORC's readers also reject. If the content is
-        longer than any section that a writer makes.
+        chunk is longer than a block or has more content, which ORC's readers also reject. Also if the content
+        is longer than any section that a writer creates.
     """
     if compression is Compression.NONE:
         return data
@@ -98,7 +98,7 @@ def unpacked(
 
 
 def holds_bytes(data: bytes, compression: Compression, block_bytes: int, count: int) -> bool:
-    """Return True if chunks have at least ``count`` bytes of content.
+    """Return True if chunks contain at least ``count`` bytes.
 
     Only as many chunks as necessary are unpacked, one at a time.
 

@@ -1,4 +1,5 @@
-"""Messages of protocol buffers, as far as the tail of an ORC file needs them: fields in, fields out. Pure.
+"""Messages of protocol buffers, as far as the tail of an ORC file needs them: reading and writing of fields.
+Pure.
 
 Every function raises ValueError or IndexError for bytes that are not a message.
 
@@ -212,7 +213,8 @@ STRIPE_STREAM = 1
 STRIPE_WRITER_ZONE = 3
 STREAM_KIND = 1
 STREAM_KIND_PRESENT = 0
-"""Value of STREAM_KIND: which values are not NULL. The stream is missing if all are not NULL."""
+"""Value of STREAM_KIND: a bit for each value that is true if the value is not NULL. The stream is missing if
+no value is NULL."""
 STREAM_KIND_DATA = 1
 STREAM_KIND_LENGTH = 2
 """Value of STREAM_KIND: lengths of strings, lists and maps."""

@@ -1,13 +1,13 @@
 """Runs of a stripe's streams: where they begin, and checks of the values that readers trust. Pure.
 
 The checked values are lengths of strings, lists and maps, tags of unions, and scales of decimals. ORC's C++
-library adds lengths up and goes to where they point, even if lengths are negative or sums exceed 64 bits, and
-it allocates memory for their sum. It counts the values of a union by tags that the union may not have. It
-divides a decimal by ten as often as its scale says, and takes a negative scale for 4 thousand million.
+library adds lengths up and reads at the resulting positions, even if lengths are negative or sums exceed 64
+bits, and it allocates memory for their sum. It counts the values of a union by tags that the union may not
+have. It divides a decimal by ten as many times as its scale, and treats a negative scale as about 4 billion.
 Damaged values end the process or keep it busy for hours.
 
-Only the heads of runs are read for this, because a run has up to 512 values, unless the sum of lengths may be
-too large. To find where runs begin, and how many values lie before each, no values are decoded.
+Only the first bytes of runs are read for this, because a run has up to 512 values, unless the sum of lengths
+may be too large. To find where runs begin, and how many values lie before each, no values are decoded.
 
 Source: the ORC v1 specification (run length encodings).
 """
@@ -38,11 +38,13 @@ WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
 """The number of bits of a value in runs of version 2, by their code."""
 _MOST_BITS = 32
 _ONE_BYTE = 0x08
-"""Runs of version 2 with a lower head are one value of one byte, repeated."""
+"""A run of version 2 with a lower first byte is one value of one byte, repeated."""
 _ONE_VALUE, _FEW_BITS = 0x40, 0x40 | 24 << 1
-"""Between these heads are values of equal width, of 1 to 24 bits: the code of the width, and 1."""
+"""A first byte between these bounds means values of equal width, of 1 to 24 bits. The bounds consist of a
+flag and the code of the width."""
 _LIMIT = 1 << 40
-"""A bound above every length, and so low that no sum of lengths of a stripe has more than 63 bits."""
+"""A bound that is above every length, but low enough that no sum of the lengths of a stripe has more than 63
+bits."""
 _LARGEST_SCALE = 255
 """The largest accepted scale.
 
@@ -51,7 +53,7 @@ Decimals have 38 digits. A few more divisions do no harm, and only the bits of r
 
 
 def check_lengths(data: bytes, *, is_version_2: bool) -> int:
-    """Check that all lengths in a stream are valid: not negative, and not above what Arrow and Java can have.
+    """Check that all lengths in a stream are valid: not negative, and within the limits of Arrow and Java.
 
     Args:
         data: the stream, unpacked.
@@ -216,7 +218,7 @@ def _lowest_bits(count: int, width: int) -> int:
 
 
 def _patched(data: bytes, position: int, count: int, width: int) -> tuple[int, int, list[int], int]:
-    """Return base, start of the values' lower bits, the higher bits that some have, and end of the run."""
+    """Return the base, the start of the lower bits, the higher bits of some values, and the run's end."""
     third, fourth = data[position + 2 : position + 4]
     patch_bits, patches = WIDTHS[third & 31], fourth & 31
     start = position + 4 + (third >> 5) + 1

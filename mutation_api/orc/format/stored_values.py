@@ -11,7 +11,7 @@ Hive's ORC readers expect dates and timestamps in a form that may differ from Ar
   readers recognise a cut second by its sign, and the second there is 0. Java's own writer shifts such values
   by a second.
 
-Ranges show which stripes cannot hold a key. Ranges that cannot be trusted or compared are left out: floats
+Ranges show which stripes cannot contain a key. Ranges that cannot be trusted or compared are left out: floats
 (NaN is not in any range), timestamps (recorded in milliseconds, by some writers in their time zone), char and
 varchar (stored in another form than they are read), and days before 1582-10-15 (hybrid or not).
 
@@ -121,10 +121,12 @@ def _union_safe_struct(array: pa.Array, column: str) -> pa.Array:
 
 
 def hollow(arrow: pa.DataType, count: int) -> pa.Array:
-    """Return values without content: nulls, except that structs above a union are structs of such values.
+    """Return values without content: nulls.
 
-    For NULL structs above a union, pyarrow 26 writes more union values than readers expect, so later rows
-    show the values of other rows.
+    Only structs that contain a union stay structs, whose fields have no content.
+
+    For a NULL struct that contains a union, pyarrow 26 writes more union values than readers expect, so later
+    rows show the values of other rows.
     """
     if not has_union(arrow) or not (pa.types.is_struct(arrow) or pa.types.is_union(arrow)):
         return pa.nulls(count, arrow)
@@ -326,14 +328,14 @@ def _child(fields: list[pa.Field], name: str) -> tuple[int, pa.DataType]:
 
 
 def column_count(data_type: pa.DataType) -> int:
-    """Return how many columns a file has for a column of this type: itself, and those nested in it."""
+    """Return the number of a file's columns for a column of this type, including nested ones."""
     if pa.types.is_map(data_type):
         return 1 + column_count(data_type.key_type) + column_count(data_type.item_type)
     return 1 + sum(column_count(data_type.field(i).type) for i in range(data_type.num_fields))
 
 
 def _is_read_unchanged(file_type: pa.DataType, hive_type: HiveType) -> bool:
-    """Return True if reading keeps each value, or makes it NULL."""
+    """Return True if reading preserves each value or turns it into NULL."""
     if hive_type.kind in INTEGER_KINDS:
         return bool(pa.types.is_signed_integer(file_type))
     if hive_type.kind == "decimal":

@@ -39,12 +39,13 @@ _ENCODING_KIND, _DICTIONARY_SIZE = 1, 2
 _DIRECT_V2 = 2
 _SMALL_BYTES = 4096
 _LAST_KIND = STREAM_KIND_BLOOM_FILTER_UTF8
-"""The last kind of stream. Kinds below the row index have values, the others belong to the index."""
+"""The last kind of stream. Streams of kinds below the row index contain values; the others belong to the
+index."""
 _ENCODINGS = {
     **dict.fromkeys((2, 3, 4, 8, 9, 10, 11, 14, 15, 18), (0, 2)),
     **dict.fromkeys((7, 16, 17), (0, 1, 2, 3)),
 }
-"""The allowed encodings by the kind of a column. Columns of other kinds have only 0."""
+"""The allowed encodings, by the kind of a column. For other kinds, only 0 is allowed."""
 
 
 class Stream(NamedTuple):
@@ -102,7 +103,7 @@ def parse_statistics(section: bytes, tail: OrcTail, columns: Collection[int]) ->
         stripes = (as_bytes(value) for field, value in fields_of(plain) if field == _STATISTICS_STRIPE)
         found = list(itertools.islice(stripes, len(tail.stripes) + 1))
         if len(found) > len(tail.stripes):
-            raise ValueError(f"there are statistics of more than the {len(tail.stripes)} stripes")
+            raise ValueError(f"there are statistics for more than the {len(tail.stripes)} stripes")
         return [dict(_statistics_of(stripe, columns, len(tail.types))) for stripe in found]
     except DAMAGE as error:
         raise CorruptFileError(f"the statistics of ORC stripes cannot be parsed: {error}") from error
@@ -111,7 +112,7 @@ def parse_statistics(section: bytes, tail: OrcTail, columns: Collection[int]) ->
 def parse_stripe_footer(section: bytes, tail: OrcTail, stripe: StripeInfo) -> StripeFooter:
     """Return the footer of a stripe after checking that it fits the stripe and its columns.
 
-    Decoders rely on the kinds of streams and encodings alone, and ORC's C++ library takes an unknown kind for
+    Decoders rely on the kinds of streams and encodings alone, and ORC's C++ library treats an unknown kind as
     the first one.
 
     Args:
@@ -137,7 +138,7 @@ def parse_stripe_footer(section: bytes, tail: OrcTail, stripe: StripeInfo) -> St
 
 @functools.lru_cache(maxsize=1024)
 def _stripe_footer(message: bytes, types: tuple[bytes, ...], stripe: StripeInfo) -> StripeFooter:
-    """Small footers are cached, because the merges of a stream read the same small files again and again."""
+    """Small footers are cached, because the merges of a stream repeatedly read the same small files."""
     end, stop = stripe.offset, stripe.end - stripe.footer_length
     column_count = len(types)
     streams: list[Stream] = []
@@ -181,7 +182,10 @@ def _stripe_footer(message: bytes, types: tuple[bytes, ...], stripe: StripeInfo)
 def _fault(
     types: tuple[bytes, ...], streams: tuple[tuple[int, int], ...], encodings: tuple[Encoding, ...]
 ) -> str:
-    """Return why a stripe cannot have such streams (kind and column of each) and encodings; '' if it can."""
+    """Return the reason why a stripe cannot have such streams (kind and column of each) and encodings.
+
+    '' if it can.
+    """
     if len(set(streams)) < len(streams):
         kind, column = next(each for each in streams if streams.count(each) > 1)
         return f"there are several streams of kind {kind} and column {column}"
@@ -213,6 +217,6 @@ def _statistics_of(stripe: bytes, columns: Collection[int], column_count: int) -
     found = (value for field, value in fields_of(stripe) if field == _STATISTICS_COLUMN)
     for number, value in enumerate(found):
         if number >= column_count:
-            raise ValueError(f"there are statistics of more than the {column_count} columns")
+            raise ValueError(f"there are statistics for more than the {column_count} columns")
         if number in columns:
             yield number, as_bytes(value)

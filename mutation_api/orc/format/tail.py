@@ -77,7 +77,7 @@ _MOST_FIELDS = 4 * LARGEST_COUNT
 """The maximum number of fields of a footer: a type and statistics for each column, and some entries."""
 
 _MOST_GROWTH = 16 * 1024 * 1024
-"""The maximum growth of a footer in unpacking: 160 bytes for each of LARGEST_COUNT columns."""
+"""The maximum growth of a footer when it is unpacked: 160 bytes for each of LARGEST_COUNT columns."""
 
 _POSTSCRIPT_MAGIC = 8000
 _POSTSCRIPT_VERSION, _POSTSCRIPT_WRITER_VERSION = 4, 6
@@ -235,7 +235,7 @@ def parse_tail(end: bytes) -> OrcTail:
 
     Raises:
         CorruptFileError: If the bytes are not an ORC tail, if their compression cannot be read (LZO), or if
-            they claim what no file has and what would end a decoder. See :mod:`.type_tree` and
+            they claim values that no file has and that would crash a decoder. See :mod:`.type_tree` and
             :mod:`.compression`.
     """
     return _parsed(end, _postscript_of(end))
@@ -343,7 +343,7 @@ def _check_stripe(stripes: Sequence[StripeInfo]) -> None:
 
 @functools.lru_cache(maxsize=1024)
 def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
-    """Small footers are cached, because the merges of a stream read the same small files again and again."""
+    """Small footers are cached, because the merges of a stream repeatedly read the same small files."""
     stripes: list[StripeInfo] = []
     metadata: dict[str, bytes] = {}
     types: list[bytes] = []

@@ -2,10 +2,10 @@
 
 A stripe contains the name of its writer's time zone. The C++ library of pyarrow and pyorc opens the file of
 that name below ``$TZDIR``, or ``/usr/share/zoneinfo``. A machine may have none of these files, or only some:
-Debian has older names such as ``EST`` in another package. And Java has names that no database has: offsets
-(``GMT+08:00``) and short names (``CTT``).
+Debian has older names such as ``EST`` in another package. Java also has names that no database contains:
+offsets (``GMT+08:00``) and short names (``CTT``).
 
-:func:`add_zone` makes a directory for this process, with the files of the machine and the zone, and sets
+:func:`add_zone` creates a directory for this process, with the files of the machine and the zone, and sets
 ``TZDIR`` to it. A zone that the machine lacks comes from the package ``tzdata``. The file of an offset is
 generated.
 
@@ -92,7 +92,7 @@ def is_zone_name(text: str) -> bool:
 
 
 def missing_zone(error: BaseException) -> str | None:
-    """Return the zone that ORC did not find; None if it is another error."""
+    """Return the zone that ORC did not find; None if the error has another cause."""
     found = _MISSING.search(str(error))
     if found is None:
         return None

@@ -80,7 +80,7 @@ def column_numbers(types: tuple[bytes, ...], name: str) -> frozenset[int]:
 
 
 def last_within(nodes: Sequence[TypeNode], number: int) -> int:
-    """Return the number of the last type that is nested in a type; the type's own number if none is."""
+    """Return the number of the last type nested in a type; its own number if there is none."""
     while nodes[number].children:
         number = nodes[number].children[-1]
     return number
@@ -101,10 +101,10 @@ def type_nodes(types: tuple[bytes, ...]) -> tuple[TypeNode, ...]:
 
     Raises:
         ValueError, IndexError: If they are not a tree in pre-order, one is deeper than DEEPEST, or one has
-            numbers or names that no type has.
+            invalid numbers or names.
     """
     if not types:
-        raise ValueError("the footer does not have types")
+        raise ValueError("the footer contains no types")
     if len(types) > LARGEST_COUNT:
         raise ValueError(f"there are {len(types)} types; at most {LARGEST_COUNT} are supported")
     nodes = tuple(_node(each, number) for number, each in enumerate(types))
@@ -117,7 +117,7 @@ def type_nodes(types: tuple[bytes, ...]) -> tuple[TypeNode, ...]:
             if not open_ends:
                 raise ValueError(f"type {number} is not part of another type")
         if expected != number:
-            raise ValueError(f"type {number} stands where type {expected} is expected")
+            raise ValueError(f"type {number} was found where type {expected} is expected")
         open_ends.append(iter(node.children))
         if len(open_ends) > DEEPEST + 1:
             raise ValueError(f"type {number} is nested deeper than {DEEPEST} types, which is the maximum")

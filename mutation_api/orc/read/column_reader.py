@@ -139,7 +139,8 @@ def read_column(array: pa.Array, hive_type: HiveType, options: ReadOptions) -> p
         n values of ``column_type(hive_type, options.timestamp_form)``.
 
     Raises:
-        TableNotMutableError: If the file's type cannot be read as the table's. The message has both types.
+        TableNotMutableError: If the file's type cannot be read as the table's. The message contains both
+            types.
         RecordValueError: If a timestamp does not fit the requested form.
     """
     return _READERS.get(hive_type.kind, _read_primitive)(array, hive_type, options)
@@ -268,7 +269,7 @@ _READERS: dict[str, Callable[[pa.Array, HiveType, ReadOptions], pa.Array]] = {
     "struct": _read_struct,
     "uniontype": _read_union,
 }
-"""By kind of the table's column. The other kinds are read as they are, or converted."""
+"""Readers by the kind of the table's column. Other kinds are read as they are, or converted."""
 
 
 NULL_KEY = "a map has a NULL key; Hive can read it, but Arrow cannot hold it"
@@ -302,7 +303,7 @@ def plain_value(value: Any, data_type: pa.DataType) -> Any:
 def converters(
     options: ReadOptions, zone: zoneinfo.ZoneInfo | None, is_proleptic: bool
 ) -> dict[pyorc.TypeKind, Any]:
-    """Return converters that make values of timestamps and dates.
+    """Return converters that create timestamps and dates.
 
     Args:
         options: the form of timestamps.
@@ -337,7 +338,7 @@ def _converter(convert: Callable[..., Any]) -> Any:
 
 
 def _timestamp(seconds: int, nanos: int, options: ReadOptions) -> int | str:
-    """Return one timestamp in the requested form. ``nanos`` counts up from ``seconds``, even before 1970."""
+    """Return one timestamp in the requested form. ``nanos`` is added to ``seconds``, even before 1970."""
     if options.timestamp_form is TimestampForm.NANOSECONDS:
         return seconds * _NANOS_PER_SECOND + nanos
     if options.timestamp_form is TimestampForm.TEXT:

@@ -202,7 +202,7 @@ class EventChunk:
     def filter(self, mask: NDArray[np.bool_], *, with_keys: bool = True) -> EventChunk:
         """Return the events for which the mask (shape (n,)) is True, without a copy if all are.
 
-        ``with_keys``: True if the result must have the keys of its events. Otherwise it has them or is
+        ``with_keys``: True if the result must have the keys of its events. Otherwise the result may be
         without keys.
         """
         if mask.all():
@@ -240,7 +240,8 @@ class StripeEvents:
         chunk: its events. Rows that were not requested may be missing.
         row_count: the number of rows of the whole stripe.
         first: the ROW__ID of its first event.
-        complete_through: no later stripe has an event with a ROW__ID up to this one. None if unknown.
+        complete_through: a ROW__ID; no later stripe has an event with this or a lower ROW__ID. None if
+            unknown.
         is_last: True if this is the last stripe.
     """
 

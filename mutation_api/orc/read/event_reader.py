@@ -68,7 +68,7 @@ def read_events(
         storage: the file's storage.
         file: the file to read.
         wanted: the columns and their form. A column that the file does not have (added later) is null.
-        version: determines what the file may hold, how its columns are found and its days counted.
+        version: determines what the file may hold, how its columns are found, and how its days are counted.
         any_bucket: True if events of buckets other than the file's own are allowed.
         first_row: the row id of the first row of a file of plain rows.
 

@@ -108,8 +108,8 @@ _ID_VALUES: Mapping[str, Callable[[EventKeys], NDArray[np.int64]]] = {
 class FileColumns:
     """The requested columns of one file.
 
-    ``in_file`` is the result of :func:`names_in_file`. ``struct`` is the file's name of the struct that has
-    the columns as fields; None if they are top-level columns.
+    ``in_file`` is the result of :func:`names_in_file`. ``struct`` is the name, in the file, of the struct
+    that has the columns as fields; None if they are top-level columns.
     """
 
     source: OrcInput
@@ -127,7 +127,7 @@ class FileColumns:
 
     @property
     def early_names(self) -> list[str]:
-        """The names with which :meth:`OrcInput.read_stripe` reads ``early``."""
+        """The names under which :meth:`OrcInput.read_stripe` reads ``early``."""
         return self._names(self.early)
 
     def read(self, columns: Sequence[AcidColumn], batch: pa.RecordBatch) -> dict[str, pa.Array]:
@@ -137,7 +137,7 @@ class FileColumns:
         return {c.name: self._column(arrays.get(c.name), c, batch.num_rows) for c in columns}
 
     def check_texts(self, columns: Mapping[str, pa.Array]) -> None:
-        """Check strings that leave the reader. Raises RecordValueError if one is not UTF-8."""
+        """Check the strings that are returned. Raises RecordValueError if one is not UTF-8."""
         found = first_not_utf8(list(columns), list(columns.values()))
         if found is not None:
             raise RecordValueError(f"{self._where()}column {found}: {NOT_UTF8} ({self.file.location})")

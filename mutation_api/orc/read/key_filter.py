@@ -30,7 +30,7 @@ _SIEVE_BITS = range(12, 25)
 _SIEVE_ENTRIES_PER_KEY = 32
 _GOLDEN_RATIO = np.uint64(0x9E3779B97F4A7C15)
 _KEYS_PER_VALUE = 16
-"""In the time in which Python looks up one value, Arrow builds a hash set of this many keys."""
+"""The number of keys of which Arrow builds a hash set in the time that Python needs to look up one value."""
 _WORD_DIGITS = 18
 """The maximum number of digits of decimals that fit integers of 64 bits."""
 
@@ -146,7 +146,9 @@ class KeyFilter:
 
     @functools.cached_property
     def _combinations(self) -> list[NDArray[np.int64]]:
-        """The pairs (number of the columns before, value of this one) that occur, ascending, for each column.
+        """The pairs that occur, ascending, for each column.
+
+        A pair consists of the number of the combination in the columns before, and the value of this column.
 
         Renumbering the pairs at each column keeps all numbers below the square of the number of keys.
         """

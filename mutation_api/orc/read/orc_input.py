@@ -56,10 +56,7 @@ _NANOS_PER_SECOND = 10**9
 _FIRST_AGREED = (FIRST_KNOWN_INSTANT + 24 * 60 * 60) * _NANOS_PER_SECOND
 """The local time, in nanoseconds since 1970, from which ORC and Java use the same offset of a zone."""
 _ROWS_DECODED_PER_SOUGHT = 16384
-"""The approximate number of rows of a stripe that are decoded in the time of seeking one row.
-
-pyorc decodes the row group up to the row, and other threads wait for it.
-"""
+"""The number of rows that pyarrow decodes in the time in which pyorc seeks one, which blocks other threads."""
 _WHOLE_STRIPE_BYTES = 1024 * 1024
 """A stripe up to this size is fetched as a whole, in one request instead of two or three."""
 
@@ -149,7 +146,7 @@ class OrcInput:
         return numbers_of_columns(self._tail.types, tuple(columns))
 
     def _with_null_keys(self, columns: Sequence[str], footer: StripeFooter) -> list[str]:
-        """Return columns with maps whose keys may be NULL, because pyarrow ends the process if one is."""
+        """Return columns with maps whose keys may be NULL; pyarrow ends the process on a NULL key."""
         found = null_keys(footer, self._tail)
         return [
             name for name in columns if found and not found.isdisjoint(column_numbers(self._tail.types, name))
@@ -182,7 +179,7 @@ class OrcInput:
     def _read_with_pyarrow(
         self, opened: OpenFile, index: int, columns: Sequence[str], footer: StripeFooter
     ) -> pa.RecordBatch | None:
-        """Return what pyarrow reads; None if it cannot, or differs from Java in the offsets of a zone."""
+        """Return the values that pyarrow reads; None if it fails, or uses other zone offsets than Java."""
         try:
             found = self._unpadded(self._decoded(opened.file, index, columns))
         except pa.ArrowInvalid as error:
@@ -198,7 +195,10 @@ class OrcInput:
         return found if is_sure else None
 
     def _decoded(self, file: Any, index: int, columns: Sequence[str]) -> pa.RecordBatch:
-        """Return what pyarrow decodes; try again if it did not find the time zone of the stripe's writer."""
+        """Return the values that pyarrow decodes.
+
+        Try again if it did not find the time zone of the stripe's writer.
+        """
         try:
             return file.read_stripe(index, columns=list(columns))
         except (pa.ArrowException, OSError) as error:
@@ -420,7 +420,7 @@ class OrcInput:
         return data_type.field(inner).type if inner else data_type
 
     def _fault(self, error: Exception) -> ReadError:
-        """Return the error to raise: one of the file, or one of this machine, when the file may be intact."""
+        """Return the error to raise: an error of the file, or of this machine if the file may be intact."""
         zone = missing_zone(error)
         if zone is not None:
             return ReadError(

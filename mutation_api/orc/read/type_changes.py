@@ -1,8 +1,8 @@
 """The values of a column whose type ALTER TABLE has changed since a file was written. Pure.
 
 ``CHANGES`` is the rule: kind in the file, kind of the table, and the conversion. Every change that Hive's
-ALTER allows by default has an entry. Other changes are rejected: Hive allows them only if somebody disabled
-its check, and a value that is read incorrectly would be written back permanently.
+ALTER allows by default has an entry. Other changes are rejected: Hive allows them only if its check was
+disabled, and a value that is read incorrectly would be written back permanently.
 
 Values of char columns lose their padding. A file holds them padded with blanks to the length of the type.
 Hive drops the blanks even if the table's type has changed: ``HiveChar`` compares, hashes and converts the
@@ -66,7 +66,7 @@ def converted(array: pa.Array, hive_type: HiveType, release: int) -> pa.Array:
         n values of ``arrow_type(hive_type)``.
 
     Raises:
-        TableNotMutableError: If there is no rule for this change. The message has both types.
+        TableNotMutableError: If there is no rule for this change. The message contains both types.
     """
     kind = _kind_of(array.type)
     change = CHANGES.get((kind, hive_type.kind))
@@ -186,7 +186,8 @@ def _texts_of_decimals(array: pa.Array, _release: int) -> pa.Array:
 def _texts_of_dates(array: pa.Array, release: int) -> pa.Array:
     """Return dates as strings.
 
-    Hive 3 prints the day's name in the Julian calendar before 1582-10-15, although it counts otherwise.
+    Hive 3 prints the day's name in the Julian calendar before 1582-10-15, although it counts days in the
+    other one.
     """
     if release == 3:
         days = pc.fill_null(array.cast(pa.int32()), 0).to_numpy(zero_copy_only=False)
@@ -215,7 +216,7 @@ def _texts_of_timestamps(array: pa.Array, release: int) -> pa.Array:
 
 
 def timestamps_of_texts(array: pa.Array) -> pa.Array:
-    """Return the timestamps of strings, in which form a snapshot may read those of early or late years.
+    """Return the timestamps of strings. A snapshot may read timestamps of early or late years as strings.
 
     Raises RecordValueError if one has more than six digits of a second.
     """
@@ -240,7 +241,7 @@ CHANGES: dict[tuple[str, str], _Converter] = {
     **{("date", text): _as_text(_texts_of_dates) for text in TEXT_KINDS},
     **{("timestamp", text): _as_text(_texts_of_timestamps) for text in TEXT_KINDS},
 }
-"""By kind in the file and kind of the table."""
+"""Conversions by the kind in the file and the kind in the table."""
 
 
 _BLANK = " "

@@ -5,7 +5,7 @@ row. Dates are passed to it as day numbers and timestamps as (seconds, nanosecon
 classes hold neither nanoseconds nor every day. Unions cannot be written, because pyorc chooses the
 alternative by the value's class.
 
-The destination of both holds back the end of the file until it is extended.
+The destination that both write to holds back the end of the file until it is extended.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ __all__ = [
 
 
 BATCH_ROWS = 1024
-"""A stripe can end only after a multiple of this number of rows. It is small, to limit the size of wide rows.
+"""A stripe can end only after a multiple of this number of rows. It is small, to limit the memory for wide
+rows.
 """
 ROW_INDEX_STRIDE = 10_000
 """The number of rows of a row group, as in Hive's files."""
@@ -275,14 +276,14 @@ _CODECS = {
     "none": "UNCOMPRESSED",
 }
 _DICTIONARY_THRESHOLD = 0.8
-"""Java's default. Measured: 1 M strings of 300 values shrink to 58 %; unique strings cost nothing extra."""
+"""Java's default. Measured: a million strings with 300 distinct values shrink to 58 %; unique strings cost
+nothing extra."""
 _ALL_DIFFERENT = 0.98
-"""A share of distinct values among the first strings of a file.
-
-10,000 strings drawn from 250,000 have this share.
+"""A share of distinct values among the first strings of a file. This is the share if 10,000 strings are drawn
+from 250,000 values.
 """
 _FEW_ROWS = 500
-"""Fewer rows do not show whether strings repeat, so they wait for the rows that follow.
+"""Fewer rows do not show whether strings repeat, so they are held until more rows follow.
 
 A file with so few rows does not get a dictionary, with which encoding would take three times as long.
 """
@@ -305,7 +306,7 @@ class PyarrowEncoder:
         self._stripe_bytes = stripe_bytes
         self._rows = 0
         self._waiting: list[pa.Table] = []
-        """The first few rows."""
+        """The first rows, while there are few of them."""
         self._writer: pa.orc.ORCWriter | None = None
 
     def write(self, table: pa.Table, keys: RowIdArrays) -> None:

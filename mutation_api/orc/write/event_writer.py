@@ -15,7 +15,7 @@ cannot overwrite.
 The extension is user metadata: pyarrow's writer cannot write it, and Hive's ACID readers need two entries.
 Protobuf allows a repeated field anywhere in a message, so the serialised entries are appended to the footer
 as separate chunks (marked "not compressed"), and the postscript's footer length grows. The writer's own bytes
-are not parsed and written again, so they cannot change. Refused alternative: rewriting the footer, which
+are not parsed and written again, so they cannot change. Rejected alternative: rewriting the footer, which
 requires knowledge of every field that a future writer may put there.
 
 Hive silently loses rows if the key index or the statistics are wrong (measured on 2.3.10: an index that was

@@ -1,4 +1,4 @@
-"""FileCompressor: an uncompressed ORC file, as its encoder emits it -> the same file, compressed by zlib.
+"""FileCompressor: compresses an uncompressed ORC file with zlib while its encoder writes it.
 
 pyarrow's encoder compresses with its bundled zlib, which takes longer than everything else it does. ISA-L
 produces the same format in a quarter of the time (figures: DESIGN.md). So pyarrow encodes without
@@ -7,7 +7,7 @@ compression, and this module compresses its streams, one stripe at a time, while
 A file that fits one block of the disk is left as it is. Compressed, it would take the same space, and longer
 to write.
 
-The file changes in these places. Each stream becomes chunks, and the row index contains the start of each row
+The file changes in these places: Each stream becomes chunks, and the row index contains the start of each row
 group in them (:mod:`.row_index`). The lengths of streams, stripes and sections change, and the postscript
 names the codec. All other bytes are passed on unchanged.
 
@@ -67,7 +67,8 @@ _STREAM_KIND = 1
 _ENCODING_KIND = 1
 _STREAM_AT = slice(2, 6)
 _FIRST_STREAM = number_field(_STREAM_KIND, STREAM_KIND_ROW_INDEX) + number_field(STREAM_COLUMN, 0)
-"""The start of every stripe footer, after field and length of its first stream, the row index."""
+"""The start of every stripe footer after the field number and the length of its first stream, the row
+index."""
 _STREAM_KEYS = tuple(number_field(field, 0)[0] for field in (_STREAM_KIND, STREAM_COLUMN, STREAM_LENGTH))
 
 
@@ -102,7 +103,7 @@ class FileCompressor:
         self._block_bytes = block_bytes
         self._kept_bytes = kept_bytes
         self._small: list[bytes] | None = []
-        """All bytes so far, as long as the file may stay as it is."""
+        """All bytes so far, as long as the file may stay uncompressed."""
         self._small_bytes = 0
         self._pending: list[bytes] = []
         self._pending_bytes = 0
@@ -197,7 +198,7 @@ class FileCompressor:
             self._pending, self._pending_bytes = [], 0
 
     def _footer(self, data: bytes) -> _StripeFooter | None:
-        """Parse the last bytes as a footer. Return None if they are not one."""
+        """Parse the last bytes as a footer. Return None if they are not a footer."""
         if data[_STREAM_AT] != _FIRST_STREAM:
             return None
         try:

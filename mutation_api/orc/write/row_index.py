@@ -130,7 +130,7 @@ def _moved_entry(entry: bytes, parts: Sequence[tuple[Sequence[int], int]], block
 def _parts_of_columns(schema: pa.Schema) -> Sequence[_StreamParts]:
     """Return the parts for all columns of a file, in the order of ORC's numbers.
 
-    Each column comes before its inner ones.
+    Each column comes before those nested in it.
     """
     return tuple(_parts_within(pa.struct(list(schema))))
 
@@ -148,7 +148,7 @@ def _parts_within(arrow: pa.DataType) -> Iterator[_StreamParts]:
 
 
 class KeyLog:
-    """ROW__IDs by number of rows up to and including the row. Each entry takes 28 to 32 bytes."""
+    """ROW__IDs, by the number of rows up to and including the row. Each entry takes 28 to 32 bytes."""
 
     def __init__(self) -> None:
         self._ends: list[NDArray[np.int64]] = []

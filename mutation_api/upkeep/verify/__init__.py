@@ -1,5 +1,6 @@
-"""Verifies the files of a table: finds what would make one of Hive's readers fail, lose or duplicate rows.
+"""Verifies the files of a table: finds damage that would make one of Hive's readers fail, or lose or
+duplicate rows.
 
-:mod:`.finding` has the rules, :mod:`.verify` checks them: first directories, then each file alone, then the
-files of each bucket together, and last what the metastore reports about the rows.
+:mod:`.finding` contains the rules, :mod:`.verify` checks them: first the directories, then each file alone,
+then the files of each bucket together, and finally the metastore's information about the rows.
 """

@@ -51,7 +51,8 @@ class BucketCheck:
         files: its files.
         valid: the ids that the snapshot sees.
         version: the layout of the table.
-        base_last: highest id in the base. Deletes up to it may be of rows that the base no longer has.
+        base_last: highest id in the base. Deletes up to this id may refer to rows that the base no longer
+            contains.
         any_bucket: True if deletes of the bucket may be in files of other buckets.
     """
 

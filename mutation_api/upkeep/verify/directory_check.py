@@ -44,7 +44,7 @@ _Directory = BaseDirectory | DeltaDirectory
 class PartitionFiles:
     """One partition: the findings about its directories, and the files that a snapshot reads.
 
-    ``base_last`` is the highest id of its base, 0 without one.
+    ``base_last`` is the highest id of its base, or 0 if there is none.
     """
 
     partition: str
@@ -59,7 +59,7 @@ def check_directory(
 ) -> PartitionFiles:
     """Examine the directories of one partition.
 
-    Files that break a rule are left out of the result's files, so that the rest can be examined.
+    Files that violate a rule are left out of the result's files, so that the rest can be examined.
 
     Args:
         directories: lists the directories.
@@ -101,7 +101,7 @@ def committed_directories(
 
 
 def _state(directory: _Directory, known: KnownIds) -> tuple[IdState, str]:
-    """Return the state of a directory's ids, and the rule that it breaks if they are not committed."""
+    """Return the state of a directory's ids, and the rule that it violates if they are not committed."""
     if directory.compaction_txn:
         state = state_of(directory.compaction_txn, known.txns)
         if state is not IdState.COMMITTED:
@@ -220,7 +220,7 @@ class _Examination:
             self._check_version_file(entries, directory.location, _VERSION_BYTES)
 
     def _is_nested_result(self, entry: FileEntry, directory: FileEntry) -> bool:
-        """Return True if readers ignore an entry as the result of another compaction of the same range."""
+        """Return True if readers ignore an entry: the result of a second compaction of the same range."""
         is_result = entry.is_directory and entry.name == directory.name
         return is_result and self._version.ignores_nested_results
 
@@ -313,7 +313,7 @@ class _Examination:
 
 
 def _conflicts(wide: DeltaDirectory, other: DeltaDirectory) -> bool:
-    """Return True if Hive reads both deltas though they hold the same events; ``wide`` starts first."""
+    """Return True if Hive reads both deltas although they contain the same events; ``wide`` starts first."""
     if (wide.first, wide.last) == (other.first, other.last):
         return wide.statement_id == other.statement_id
     return wide.first < other.first <= wide.last < other.last

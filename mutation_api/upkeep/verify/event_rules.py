@@ -1,6 +1,6 @@
 """Rules on the events of one file, a stripe at a time, and on its footer. Pure, vectorised.
 
-Each rule is a function from the events to a mask of those that break it, with a message for the first of
+Each rule is a function from the events to a mask of those that violate it, with a message for the first of
 them.
 
 The footer must have the right key index, counts, version, compression and number of rows.
@@ -47,7 +47,7 @@ _Mask = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Broken:
-    """A rule that some events of a stripe break: the index of the first one, and their number."""
+    """A rule that some events of a stripe violate: the index of the first one, and their number."""
 
     rule_name: str
     first: int
@@ -66,12 +66,12 @@ def broken_rules(
     bucket_limit: int,
     any_bucket: bool,
 ) -> Iterator[Broken]:
-    """Yield the rules that the events of a stripe break.
+    """Yield the rules that the events of a stripe violate.
 
     Args:
         keys: the events of the stripe, at least one.
         previous: the last event before them in the file, if any.
-        has_row: True for each event that has a row. If None, all have one.
+        has_row: True for each event that has a row. If None, all events have one.
         file: the file; its kind, ids and bucket determine what it may hold.
         version: the layout of the table.
         bucket_limit: the number that all buckets must be below.
@@ -162,7 +162,7 @@ def _repeated(
 
 
 def twice_rule(version: AcidVersion) -> str:
-    """Return the rule that two rows with the same ROW__ID break."""
+    """Return the rule that two rows with the same ROW__ID violate."""
     return "key-twice" if version.uses_write_ids or not version.splits_updates else "key-twice-old"
 
 
@@ -194,7 +194,7 @@ def _ids(keys: EventKeys, file: EventFile, version: AcidVersion) -> Iterator[Bro
 
 
 def _deletes_of_later_statements(keys: EventKeys, file: EventFile, version: AcidVersion) -> _Mask:
-    """Find deletes that Hive 4 ignores: of the row's own id, unless the row's statement is an earlier one."""
+    """Find deletes that Hive 4 ignores: those under the id of their row, unless its statement is earlier."""
     is_single = version.is_hive_4 and file.first == file.last and file.kind is EventFileKind.DELETE_DELTA
     if not is_single:
         return np.zeros(len(keys), np.bool_)
@@ -246,7 +246,7 @@ _VERSIONS = ((), (0, 11), (0, 12))
 
 @dataclass(frozen=True)
 class FooterFault:
-    """A broken rule on a footer."""
+    """A violated rule on a footer."""
 
     rule_name: str
     found: str
@@ -262,7 +262,7 @@ class FileCounts:
 
 
 def layout_faults(tail: OrcTail, byte_count: int) -> Iterator[FooterFault]:
-    """Yield stripes at wrong places, and different counts of rows."""
+    """Yield stripes at wrong positions, and contradicting row counts."""
     if tail.version[:2] not in _VERSIONS:
         yield FooterFault("unreadable", f"version {'.'.join(map(str, tail.version))}", "version 0.11 or 0.12")
     least = 0 if tail.writer == 0 else _LEAST_VERSION_OF_OTHERS
@@ -358,6 +358,6 @@ def _stats_faults(
 
 
 def _is_of_hive_2(found: str, file: EventFile, version: AcidVersion) -> bool:
-    """Return True if these are a delete delta's counts: Hive 2.3 writes them if a delete came first."""
+    """Return True if these counts mean a delete delta: Hive 2.3 writes them if a delete came first."""
     is_its_delta = version.splits_updates and not version.uses_write_ids and file.kind is EventFileKind.DELTA
     return is_its_delta and found.startswith("0,0,")

@@ -98,7 +98,7 @@ class _Examination:
         self._previous: EventKeys | None = None
 
     def findings(self) -> Iterator[Finding]:
-        """Yield one finding for each broken rule, with the number of rows."""
+        """Yield one finding for each violated rule, with the number of rows."""
         self._examine()
         for rule_name, finding in self._first_of.items():
             yield dataclasses.replace(finding, count=self._counts[rule_name])

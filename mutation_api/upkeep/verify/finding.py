@@ -1,4 +1,4 @@
-"""Rules that a sound table keeps, how to fix a broken one, and the findings of broken rules. Pure.
+"""Rules that a sound table meets, how to fix a violation, and the findings of violations. Pure.
 
 Source: Hive's AcidUtils, OrcInputFormat, OrcRawRecordMerger, VectorizedOrcAcidRowBatchReader (2.3, 3.1, 4.x),
 and the observed behaviour of their readers with damaged files.
@@ -28,7 +28,7 @@ class IdState(enum.Enum):
 class KnownIds:
     """The known ids: ``ids`` are those of the table's files, ``txns`` the transactions of compactions.
 
-    Both were requested after the directories were listed, so that nothing there can be younger.
+    Both were requested after the directories were listed, so that no directory can be newer.
     """
 
     ids: ValidIdList
@@ -53,7 +53,7 @@ class Severity(enum.Enum):
 
 @dataclass(frozen=True)
 class Rule:
-    """One rule. ``meaning``: the rule in words; ``advice``: what to do if it is broken."""
+    """One rule. ``meaning``: the rule in words; ``advice``: what to do if it is violated."""
 
     name: str
     severity: Severity
@@ -201,7 +201,8 @@ _NOTICES = (
     ("side-file-left", "a writer left a side file; readers obey it", "remove it if its writer is gone"),
     (
         "bucket-hash-old",
-        "rows are not in the bucket that they hash to: Hive 3.1 writes some so, and ALTER TABLE leaves some",
+        "rows are not in the bucket that they hash to: Hive 3.1 writes some rows in this way, and ALTER "
+        "TABLE leaves some",
         "nothing needs to be done for Hive and this library, which find them; Trino refuses such a table or "
         "misses rows: for Trino, copy the rows to a new table",
     ),
@@ -219,7 +220,7 @@ _NOTICES = (
     ("missing-partition", "a partition's directory is missing: it has no rows", _WAIT),
     (
         "statistics-unchecked",
-        "statistics were not compared: the table changed meanwhile, or it cannot be read",
+        "statistics were not compared: the table changed in the meantime, or it cannot be read",
         _WAIT,
     ),
     (
@@ -246,17 +247,16 @@ RULES = {
 
 @dataclass(frozen=True)
 class Finding:
-    """A broken rule of :data:`~RULES`.
+    """A violated rule of :data:`~RULES`.
 
     Attributes:
         rule_name: key of the rule.
         partition: escaped name of the partition, '' for none.
         location: the file or directory.
-        found: what is there.
-        expected: what should be there.
+        found: the value found. expected: the expected value.
         row: position in the file of the first affected row, from 0. If None, it is not about rows.
         row_id: its ROW__ID: id, bucket field, row id.
-        count: number of affected rows or places.
+        count: number of affected rows or locations.
     """
 
     rule_name: str
@@ -270,7 +270,7 @@ class Finding:
 
     @property
     def rule(self) -> Rule:
-        """The broken rule."""
+        """The violated rule."""
         return RULES[self.rule_name]
 
     @property
@@ -294,7 +294,7 @@ class Finding:
         }
 
     def __str__(self) -> str:
-        """Return one line for people."""
+        """Return one readable line."""
         place = str(self.location)
         if self.row is not None:
             place += f", row {self.row:,}"

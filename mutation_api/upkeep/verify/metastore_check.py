@@ -1,6 +1,6 @@
 """Comparison of the metastore's records about partitions and their rows with the files.
 
-:class:`Registered` has a table's entries in the metastore, and which of them Hive trusts.
+:class:`Registered` contains a table's entries in the metastore, and shows which of them Hive trusts.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ _ACCURATE = "COLUMN_STATS_ACCURATE"
 
 @dataclass(frozen=True)
 class Registered:
-    """A table and its partitions as described after a snapshot was taken, and the metastore to ask for more.
+    """A table and its partitions as described after a snapshot was taken, and the metastore for further
+    queries.
 
     COLUMN_STATS_ACCURATE is a JSON object. ``BASIC_STATS`` is "true" if numRows is accurate. ``COLUMN_STATS``
     has the columns whose statistics are accurate. Source: Hive's StatsSetupConst.
@@ -56,7 +57,7 @@ class Registered:
         return tuple(sorted(accurate & {column.name for column in self.info.columns}))
 
     def answers_from(self, column: ColumnStatistics) -> bool:
-        """Return True if this Hive answers queries from the statistics of such a column, and not only plans.
+        """Return True if this Hive answers queries from the statistics of such a column.
 
         Older releases than Hive 4 never do so for transactional tables.
         """
@@ -139,7 +140,7 @@ def row_statistics(
         registered: the table as described after the snapshot was taken.
         row_counts: rows by partition; None if not known.
         newest_id: the highest id that the metastore has allocated now. If it is above the snapshot's, the
-            statistics may include younger rows and are not compared.
+            statistics may include newer rows and are not compared.
     """
     is_old = has_younger(view, newest_id)
     for name, location in sorted(view.locations.items()):

@@ -1,4 +1,4 @@
-"""Statistics that an ORC file records of its columns: for the file, each stripe, and each group of rows.
+"""Statistics that an ORC file records for its columns: for the file, each stripe, and each group of rows.
 
 Readers use them to skip data that cannot contain a requested value, so values outside a recorded range are
 lost silently. Ranges that are wider than the values, or missing, are harmless.
@@ -7,7 +7,7 @@ Sums are recorded of numbers, of lengths of strings, and of true values. Readers
 no checksums, and a corrupt byte in the values of a column changes the sum more often than the range. Numbers
 of children are left out, because ORC's C++ writer records other numbers.
 
-Source: orc_proto.proto (ColumnStatistics, IntegerStatistics and its like, RowIndex), ORC's
+Source: orc_proto.proto (ColumnStatistics, IntegerStatistics and similar messages, RowIndex), ORC's
 ColumnStatisticsImpl and the ORC v1 specification.
 """
 
@@ -47,13 +47,13 @@ _INTEGERS, _DOUBLES, _TEXTS, _TRUTHS, _DECIMALS, _BINARIES = 2, 3, 4, 5, 6, 8
 """Fields of ColumnStatistics."""
 _SUM, _SUM_OF_BINARIES, _COUNTS = 3, 1, 1
 _ROUNDING = 1e-9
-"""Sums of doubles depend on the order, by less than this part of the sum of their absolute values."""
+"""Sums of doubles depend on the order, by less than this fraction of the sum of their absolute values."""
 
 _Message = Mapping[int, int | bytes]
 
 
 def differing_sum(fields: _Message, values: pa.Array) -> tuple[str, str] | None:
-    """Return the sum of the values and the recorded one; None if they agree, or none is recorded.
+    """Return the sum of the values and the recorded one; None if they agree, or if no sum is recorded.
 
     Args:
         fields: the fields of a ColumnStatistics.
@@ -151,8 +151,8 @@ _INDEX_ENTRY, _ENTRY_STATISTICS = 1, 2
 class RecordedStatistics:
     """Serialised ColumnStatistics by column number.
 
-    ``stripes`` has those of each stripe, or maybe only of the first ones. ``stride`` is the number of rows of
-    a group, 0 if the file has no index of groups.
+    ``stripes`` contains those of each stripe, or possibly only of the first stripes. ``stride`` is the number
+    of rows of a group, 0 if the file has no index of groups.
     """
 
     file: Mapping[int, bytes]
@@ -231,7 +231,7 @@ def _whole(statistics: bytes) -> bytes:
 
 
 def difference(statistics: bytes, values: pa.Array) -> tuple[str, str] | None:
-    """Return what the values have, and what the statistics have instead; None if readers can rely on them.
+    """Return the actual and the recorded statistics; None if readers can rely on them.
 
     Args:
         statistics: serialised ColumnStatistics.

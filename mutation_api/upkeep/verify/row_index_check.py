@@ -1,4 +1,4 @@
-"""Checks if the positions of groups of rows lead to their values.
+"""Checks whether the positions of groups of rows lead to their values.
 
 A reader that skips groups begins at such a position. Hive fails if it is outside its stream, and returns
 wrong values if it is not the group's; nothing else in a file reveals this. So the position of each group is
@@ -43,7 +43,7 @@ _BITS_PER_BYTE = 8
 
 
 class PositionFault(NamedTuple):
-    """A position that is not where its group begins: the group, what is there, and what should be there."""
+    """A position at which its group does not begin: the group, the position found, and the expected one."""
 
     group: int
     found: str
@@ -180,7 +180,7 @@ def _wrong_positions(
 
 
 def _length(stream: _Stream, chunks: _Chunks) -> int:
-    """Return how many numbers a position in a stream has."""
+    """Return the count of numbers that form a position in a stream."""
     return chunks.numbers + (stream.runs is not None) + stream.is_bits
 
 

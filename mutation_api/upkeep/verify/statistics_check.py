@@ -53,7 +53,7 @@ _STATISTICS = "orc-statistics"
 
 
 class Difference(NamedTuple):
-    """A broken rule: from which row of the stripe on, what is there, and what should be there."""
+    """A violated rule: the first affected row of the stripe, the value found, and the expected value."""
 
     rule_name: str
     row: int
@@ -100,7 +100,7 @@ class StatisticsCheck:
         return cls(storage, file, tail, source.schema, recorded) if recorded.stride else None
 
     def differences(self, index: int, batch: pa.RecordBatch) -> Iterator[Difference]:
-        """Yield where a stripe's values contradict the records of the stripe and its groups of rows.
+        """Yield the places where the values of a stripe contradict its records and those of its row groups.
 
         Raises CorruptFileError if these records cannot be parsed.
         """
@@ -272,7 +272,7 @@ class ColumnValues:
         self.high = high if self.high is None else max(self.high, high)
 
     def difference(self, recorded: ColumnStatistics) -> tuple[str, str] | None:
-        """Return what the values have, and what is recorded instead; None if they agree."""
+        """Return the actual and the recorded statistics; None if they agree."""
         if recorded.null_count != self.null_count:
             return f"{self.null_count} nulls", f"{recorded.null_count} nulls"
         if recorded.true_count is not None:
@@ -285,7 +285,10 @@ class ColumnValues:
         return _shown(*ours), _shown(*theirs)
 
     def misleads(self, recorded: ColumnStatistics) -> bool:
-        """Return True if nulls or the range differ; no query is answered from how often a boolean is true."""
+        """Return True if the number of nulls or the range differs.
+
+        No query is answered from the number of true values.
+        """
         return recorded.null_count != self.null_count or recorded.true_count is None
 
     def _is_comparable(self, ours: tuple[Any, Any], theirs: tuple[Any, Any]) -> bool:
@@ -307,7 +310,7 @@ def _seconds(value: Any) -> Any:
 
 
 def _is_early(value: Any) -> bool:
-    """Return True if Hive releases number this day differently."""
+    """Return True if Hive releases assign different numbers to this day."""
     day = value.date() if isinstance(value, datetime) else value
     return isinstance(day, date) and day < _GREGORIAN
 
@@ -328,12 +331,12 @@ def column_statistics(
     """Yield statistics of columns that are marked as accurate but differ from the values.
 
     Args:
-        view: the snapshot; its table must have no younger rows.
+        view: the snapshot; its table must have no newer rows.
         registered: the table as the metastore describes it.
         partitions: partitions whose files are sound; '' for an unpartitioned table.
         threads: number of threads; see :class:`~mutation_api.read.table_scan.TableScan`.
 
-    Raises MetastoreError if the server could not be asked.
+    Raises MetastoreError if the server could not be queried.
     """
     alike: dict[tuple[str, ...], list[str]] = defaultdict(list)
     for name in sorted(partitions):

@@ -60,7 +60,7 @@ class VerifyReport:
     """The result of examining a table.
 
     ``findings`` are sorted by partition and file. ``row_count`` is the number of rows that a reader sees; if
-    None, damages prevented counting them.
+    None, damage prevented counting them.
     """
 
     table: str
@@ -102,14 +102,14 @@ def verify_table(
 ) -> VerifyReport:
     """Examine all files of a table of the metastore, as a snapshot of this moment reads them.
 
-    A read lock keeps Hive's cleaner away meanwhile; writers do not wait.
+    A read lock prevents Hive's cleaner from removing files during the examination; writers do not wait.
 
     Args:
         metastore: describes the table and its transactions.
         table: ``database.table``.
         threads: the number of files to examine at a time. If None, one per processor. Each needs a stripe
             of memory.
-        progress: called now and then, from any thread.
+        progress: called periodically, from any thread.
 
     Raises:
         TableNotFoundError: If the table does not exist.
@@ -193,7 +193,7 @@ def _verified(
 def _check_directories(
     view: TableView, directories: Directories, ask_ids: Callable[[], KnownIds], pool: ThreadPoolExecutor
 ) -> list[PartitionFiles]:
-    """Examine directories; those that look too young are examined again, since they may be new."""
+    """Examine directories. Those whose ids seem too high are examined again, since they may be new."""
     known = ask_ids()
 
     def check(named: tuple[str, Location]) -> PartitionFiles:

@@ -76,7 +76,7 @@ def test_keys_and_conditions_are_compared_without_blanks(
     assert sorted(_rows_of_hive_unsorted(hive_line, name), key=str) == expected
     if kind == "char(5)":  # Hive compares it as a string, which differs, and would insert it once more
         with pytest.raises(
-            RecordValueError, match=r"key column 'c' is a char.* the source key 'ab   '.*Trim"
+            RecordValueError, match=r"key column 'c' is of type char.* the source key 'ab   '.*Trim"
         ):
             _merged(hive_line, name, [("ab   ", "A")], engine_session)
     with connect(hive_line.uri) as hive:

@@ -167,7 +167,7 @@ def test_two_topics_become_two_tables_in_one_transaction(
     shop.kafka.create_topic(shop.topics["people"], 3)
     assert main(shop.words()) == EXIT_FAILED
     assert "it was deleted and created again" in capsys.readouterr().err
-    with pytest.raises(SourcePositionError, match="another name of the source"):
+    with pytest.raises(SourcePositionError, match="another source name"):
         shop.ingest()
     assert shop.found() == shop.expected()
 

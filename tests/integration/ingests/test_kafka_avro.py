@@ -281,7 +281,7 @@ def test_what_the_registry_does_not_have_is_refused_by_its_place(
     refused = (
         (
             b"\0\0\x0f\x42\x40" + value[5:],
-            "did not return schema 1000000.*Is it the registry of the connector",
+            "did not return schema 1000000.*Check that this is the registry of the connector",
         ),
         (
             b"\0" + proto.to_bytes(4) + b"\0x",
@@ -296,7 +296,7 @@ def test_what_the_registry_does_not_have_is_refused_by_its_place(
             f"schema {text}, with which the message is written, is not a record schema",
         ),
         (b"\0\0\0", "the message is cut off: it has 3 bytes"),
-        (value[:-2], "but it was not written with its schema: "),
+        (value[:-2], "but it was not written with this schema: "),
         (b"\xff\xfe", "the message is not JSON in UTF-8"),
     )
     for number, (message, said) in enumerate(refused):

@@ -235,8 +235,8 @@ def test_what_cannot_be_right_is_refused(lines: Lines) -> None:
         wrong: Iterable[tuple[str, tuple[int, int, int], type[Exception], str]] = [
             ("mm", (txn, bucket, number), TableNotMutableError, "it is insert-only"),
             ("plain", (txn, bucket | 1 << 12, number), BucketIdError, "Hive never writes"),
-            ("plain", (txn, bucket & 0xFFF, number + 4000), RowIdNotFoundError, "does not hold"),
-            ("plain", (txn, bucket, number + 4000), RowIdNotFoundError, "does not hold"),
+            ("plain", (txn, bucket & 0xFFF, number + 4000), RowIdNotFoundError, "does not contain"),
+            ("plain", (txn, bucket, number + 4000), RowIdNotFoundError, "does not contain"),
             ("plain", (write_id, bucket, number), RowIdNotFoundError, "cannot contain"),
             ("bucketed", (txn, 3, number), BucketIdError, "expected 0 <= bucket < 3"),
         ]
@@ -244,7 +244,7 @@ def test_what_cannot_be_right_is_refused(lines: Lines) -> None:
             row_id = f"named_struct('writeid', {a}L, 'bucketid', {b}, 'rowid', {c}L) ROW__ID"
             changes = lines.inserts(range(7, 8)).selectExpr("*", row_id)
             changes = changes.withColumn("operation", sf.lit("delete"))
-            verify = message == "does not hold"
+            verify = message == "does not contain"
             with pytest.raises(error, match=message):
                 apply_changes(transaction, lines.name(table), changes, verify_row_ids=verify)
             assert lines.staged() == []

@@ -188,7 +188,7 @@ def test_hive_reads_what_was_written(tables: Tables, monkeypatch: pytest.MonkeyP
     table = next(iter(changes))
     with tables.client.new_transaction() as transaction:
         name = f"{tables.database}.{table}"
-        with pytest.raises(RowIdNotFoundError, match="does not hold, among them: delete of"):
+        with pytest.raises(RowIdNotFoundError, match="does not contain, among them: delete of"):
             apply_arrow(transaction, name, arrow(changes[table][:3]), local=local, verify_row_ids=True)
         transaction.abort()
     assert tables.seen_by_hive(table) == tables.seen_by_us(table)

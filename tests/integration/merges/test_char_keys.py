@@ -40,7 +40,9 @@ def test_padded_keys_are_refused(spark: SparkSession, tmp_path: Path, few_bytes:
 
     with few_rows_to_the_driver(spark, few_bytes):
         for on in (["c"], "source.c = target.c and source.id = target.id"):
-            with pytest.raises(RecordValueError, match=r"key column 'c' is a char, .* the source key 'a  '"):
+            with pytest.raises(
+                RecordValueError, match=r"key column 'c' is of type char, .* the source key 'a  '"
+            ):
                 updated("a  ", on)
             assert updated("a", on) == 1
         assert updated("a  ", ["id"]) == 1

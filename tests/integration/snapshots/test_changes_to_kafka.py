@@ -240,7 +240,7 @@ def test_a_second_run_ends_the_first(shop: Shop) -> None:
         shop.send(second)
         for each in shop.tables:
             shop.judge.sql(f"INSERT INTO {each} PARTITION (day='2024-05-01') (id) VALUES (1)")
-        with pytest.raises(LockLostError, match="another run of the same name has begun"):
+        with pytest.raises(LockLostError, match="another run with the same name has started"):
             shop.send(first)
         assert shop.send(second).transaction_count == 2
         assert shop.send(first).transaction_count == 0
@@ -264,12 +264,12 @@ def test_an_ended_run_says_so_whatever_it_does_next(kafka: Kafka, topic: str) ->
         message = FeedMessage(topic, b"key", b"value")
         first.send(message)
         second.begin()
-        with pytest.raises(LockLostError, match="another run of the same name has begun"):
+        with pytest.raises(LockLostError, match="another run with the same name has started"):
             for _ in range(6000):
                 first.send(message)
                 time.sleep(0.01)
         for act in (lambda: first.send(message), lambda: first.commit("position")):
-            with pytest.raises(LockLostError, match="another run of the same name has begun"):
+            with pytest.raises(LockLostError, match="another run with the same name has started"):
                 act()
 
 

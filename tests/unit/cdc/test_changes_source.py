@@ -231,7 +231,7 @@ def test_wrong_options_are_refused(options: dict[str, str], message: str) -> Non
 def test_limits_need_a_spark_that_has_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before Spark 4.2 a source does not get the start of a batch."""
     monkeypatch.setattr(changes_source, "has_read_limits", lambda: False)
-    with pytest.raises(ConfigurationError, match=r"need Spark 4\.2"):
+    with pytest.raises(ConfigurationError, match=r"require Spark 4\.2"):
         HiveChangesSource({"table": NAME, "since": "now", "maxRowsPerTrigger": "1"}).streamReader(
             StructType([])
         )

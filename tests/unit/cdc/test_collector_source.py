@@ -379,7 +379,8 @@ def test_tables_that_cannot_be_read_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match=r"raw file .* does not exist"):
         CollectorSource(tmp_path / "none", "people").read_local([PEOPLE], {})
     with pytest.raises(
-        InputFormatError, match=r"more/raw: its number.*is 0, as for .*/raw, so it is not known"
+        InputFormatError,
+        match=r"more/raw: the number at the end of its name is 0, as for .*/raw, so it is not known",
     ):
         (tmp_path / "more").mkdir()
         (tmp_path / "more" / "raw").write_text(RAW)

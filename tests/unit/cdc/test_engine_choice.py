@@ -149,5 +149,5 @@ def test_the_engine_that_the_caller_asks_for(monkeypatch: pytest.MonkeyPatch) ->
     local = LocalOptions(threads=1)
     assert engine_for(ListSource([]), None, local) == LocalEngine(local)
     assert engine_for(ListSource([]), None, None) == LocalEngine(LocalOptions())
-    with pytest.raises(ConfigurationError, match="select different engines: give one of them"):
+    with pytest.raises(ConfigurationError, match="select different engines: pass only one of them"):
         engine_for(ListSource([]), object(), local)  # type: ignore[arg-type]

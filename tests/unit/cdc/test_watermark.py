@@ -162,7 +162,7 @@ def test_another_table_is_refused(metastore: MetastoreClient) -> None:
     builder = MutatorClientBuilder().metastore(metastore).add_sink_table(*NAME.split("."))
     with (
         builder.build() as client,
-        pytest.raises(ConfigurationError, match="is not a table of watermarks: its columns are id bigint"),
+        pytest.raises(ConfigurationError, match="is not a watermark table: its columns are id bigint"),
     ):
         read(client)
 

@@ -25,8 +25,8 @@ NEEDED = ("diff", "--table", "d.t", "--key", "id")
     ("words", "message"),
     [
         (NEEDED, "one of the arguments --against --since/--since-write-id is required"),
-        ((*NEEDED, "--against", "x.csv"), "give either --output FILE or --summary"),
-        ((*NEEDED, "--against", "x.csv", "--summary", "--output", "y.csv"), "give either --output FILE or"),
+        ((*NEEDED, "--against", "x.csv"), "use either --output FILE or --summary"),
+        ((*NEEDED, "--against", "x.csv", "--summary", "--output", "y.csv"), "use either --output FILE or"),
         ((*NEEDED, "--against", "x.csv", "--summary", "--undo"), "--undo can only be used with --since"),
         (
             (*NEEDED, "--since-write-id", "3", "--summary", "--format", "csv"),

@@ -93,7 +93,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
         (("ingest", "list"), "the following arguments are required: --entries"),
         ((*NEEDED, "--follow", "0"), "--follow requires seconds above 0"),
         ((*NEEDED, "--follow", "1", "--dry-run"), "cannot be combined with --dry-run"),
-        (("watermarks",), "give --table, --watermark-table, or both"),
+        (("watermarks",), "use --table, --watermark-table, or both"),
     ],
 )
 def test_wrong_usage(capsys: pytest.CaptureFixture[str], words: tuple[str, ...], message: str) -> None:

@@ -260,7 +260,7 @@ def test_a_schema_registry(monkeypatch: pytest.MonkeyPatch) -> None:
         ),
         (
             (*KAFKA, "--topic", "a", "--kafka-conf", "schema.registry.timeout=3"),
-            "schema.registry.timeout: give the address of the registry with its own argument",
+            "schema.registry.timeout: pass the address of the registry in its own argument",
         ),
         (
             (
@@ -272,7 +272,7 @@ def test_a_schema_registry(monkeypatch: pytest.MonkeyPatch) -> None:
                 "--kafka-conf",
                 "schema.registry.url=x",
             ),
-            "schema.registry.url: give the address of the registry with its own argument",
+            "schema.registry.url: pass the address of the registry in its own argument",
         ),
         (
             ("--files", "x", "--table", "s.t=s.u", "--schema-registry", "http://r"),

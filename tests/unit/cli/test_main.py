@@ -51,7 +51,7 @@ def test_without_a_subcommand_it_shows_what_there_is(capsys: pytest.CaptureFixtu
     ("message", "expected"),
     [
         ("valid_txns: not a list", "--valid-txns: not a list"),
-        ("give valid_txns, or num_buckets.", "give --valid-txns, or --buckets."),
+        ("pass valid_txns, or num_buckets.", "pass --valid-txns, or --buckets."),
         (
             "/data/valid_txns/x: d.valid_txns, my_valid_txns",
             "/data/valid_txns/x: d.valid_txns, my_valid_txns",
@@ -76,7 +76,7 @@ def test_a_missing_metastore_is_to_be_named_by_an_option(
     assert main(["show", "txns"]) == EXIT_FAILED
     printed, err = capsys.readouterr()
     assert printed == ""
-    assert "no metastore is given" in err
+    assert "no metastore address was given" in err
     assert err.endswith("neither is set); pass an address with --metastore, or a file with --hive-conf\n")
     for named in (("--metastore", "http//x"), ("--hive-conf", str(tmp_path / "no.xml"))):
         assert main(["show", "txns", *named]) == EXIT_FAILED

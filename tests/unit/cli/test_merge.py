@@ -36,9 +36,9 @@ Rows = list[tuple[Any, ...]]
     ("words", "message"),
     [
         (("merge", "--table", "d.t"), "the following arguments are required: --key, --source"),
-        ((*NEEDED, "--no-update", "--update-when", "true"), "give either --no-update or --update-when"),
-        ((*NEEDED, "--no-insert", "--insert-when", "true"), "give either --no-insert or --insert-when"),
-        ((*NEEDED, "--delete-missing", "--delete-missing-when", "true"), "give either --delete-missing or"),
+        ((*NEEDED, "--no-update", "--update-when", "true"), "use either --no-update or --update-when"),
+        ((*NEEDED, "--no-insert", "--insert-when", "true"), "use either --no-insert or --insert-when"),
+        ((*NEEDED, "--delete-missing", "--delete-missing-when", "true"), "use either --delete-missing or"),
         ((*NEEDED, "--no-update", "--no-insert"), "--no-update and --no-insert leave nothing to do"),
         ((*NEEDED, "--missing-columns", "skip"), "invalid choice: 'skip'"),
         ((*NEEDED, "--engine", "hive"), "invalid choice: 'hive'"),

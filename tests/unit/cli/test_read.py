@@ -303,7 +303,7 @@ def test_wrong_usage_is_told_apart(capsys: pytest.CaptureFixture[str], arguments
         (["--schema", "id bigint", "--columns", "nope"], "nope"),
         (
             ["--schema", "id bigint", "--valid-write-ids", "d.t:1:1::"],
-            "give --valid-txns, or --acid-version 2",
+            "pass --valid-txns, or --acid-version 2",
         ),
         (
             ["--schema", "id bigint", "--where-partition", "x=1"],

@@ -104,7 +104,9 @@ def test_keys(hive: Hive) -> None:
             table.merge(padded, on="c").when_not_matched_by_source_delete(),
             table.merge(padded, on="c", null_safe=True).when_not_matched_insert_all(),
         ):
-            with pytest.raises(RecordValueError, match=r"key column 'c' is a char.* the source key 'a   '"):
+            with pytest.raises(
+                RecordValueError, match=r"key column 'c' is of type char.* the source key 'a   '"
+            ):
                 begun.dry_run()
         merge = table.merge(padded, on="id").when_matched_update_all()
         assert merge.execute().total.unchanged == 1  # as the column stores it; the other loses its value

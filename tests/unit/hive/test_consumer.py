@@ -151,7 +151,7 @@ def test_what_is_refused(hive: Hive) -> None:
     with pytest.raises(ConfigurationError, match="several databases"):
         hive.changes(ORDERS, "other.t", since="now", consumer="index")
     with (
-        pytest.raises(ConfigurationError, match="not a table of watermarks"),
+        pytest.raises(ConfigurationError, match="not a watermark table"),
         feed_of(hive, "now", watermark_table=COPIES),
     ):
         pass

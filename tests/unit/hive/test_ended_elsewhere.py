@@ -52,7 +52,7 @@ def test_a_connection_that_is_closed_in_the_block(
     hive = connect(metastore)
     with (
         pytest.raises(
-            TransactionStateError, match=r"aborted while its block ran: .*Nothing of it is visible"
+            TransactionStateError, match=r"aborted while its block ran: .*None of its changes are visible"
         ),
         hive.transaction(TABLE) as tx,
     ):

@@ -110,7 +110,7 @@ def test_a_row_that_an_earlier_step_removed_cannot_be_changed(hive: Hive, change
         orders.delete(addressed(orders, 1))
         assert len(seen(orders)) == 1
         getattr(orders, change)(old)
-        with pytest.raises(RowIdNotFoundError, match=r"does not hold"):
+        with pytest.raises(RowIdNotFoundError, match=r"does not contain"):
             seen(orders)
         tx.abort()
     assert len(read(hive)) == 2

@@ -103,14 +103,14 @@ def test_conditions(table: HiveTable, given: Any) -> None:
 @pytest.mark.parametrize("given", [5, [5], [None], pc.field("id"), ROWS.schema])
 def test_names_of_columns(table: HiveTable, given: Any) -> None:
     """Those to read, and keys."""
-    with pytest.raises(RecordLayoutError, match=f"(?s){NAME}: columns=.* give names of columns"):
+    with pytest.raises(RecordLayoutError, match=f"(?s){NAME}: columns=.* expected column names"):
         table.scan(given).to_arrow()
-    with pytest.raises(RecordLayoutError, match=f"(?s){NAME}: on=.* give names of columns"):
+    with pytest.raises(RecordLayoutError, match=f"(?s){NAME}: on=.* expected column names"):
         table.merge(ROWS, on=given)
 
 
 WRONG: dict[str, tuple[Callable[[HiveTable], Any], str]] = {
-    "no keys": (lambda t: t.merge(ROWS, on=None), "on=None: give names"),  # type: ignore[arg-type]
+    "no keys": (lambda t: t.merge(ROWS, on=None), "on=None: expected column names"),  # type: ignore[arg-type]
     "values as a list": (
         lambda t: t.merge(ROWS, on="id").when_matched_update(["x"]),  # type: ignore[arg-type]
         "expected values by column",
@@ -125,11 +125,11 @@ WRONG: dict[str, tuple[Callable[[HiveTable], Any], str]] = {
     ),
     "two values of a column": (
         lambda t: t.merge(ROWS, on="id").when_matched_update({"x": 1.0, "X": 2.0}),
-        "a column has two values .case does not count.: x, X",
+        "a column has two values .case is ignored.: x, X",
     ),
     "a number as a column": (
         lambda t: t.merge(ROWS, on="id").when_matched_update({1: 2.0}),
-        "give names of columns",
+        "expected column names",
     ),
     "a value that Arrow cannot hold": (
         lambda t: t.merge(ROWS, on="id").when_matched_update({"x": 2**70}),

@@ -56,7 +56,7 @@ def test_lists_of_valid_ids_are_texts_or_values() -> None:
         ),
         (
             {"valid_write_ids": "d.t:1:1::"},
-            "valid_write_ids: .* is of version 1.* give valid_txns, or acid_v",
+            "valid_write_ids: .* is of version 1.* pass valid_txns, or acid_v",
         ),
         ({"acid_version": "3"}, "acid_version '3': it must be one of 1, 2, auto"),
         ({"transactional_properties": "full"}, "transactional_properties 'full': it must be one of legacy"),

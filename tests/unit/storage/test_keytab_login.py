@@ -43,7 +43,7 @@ def test_what_spark_takes_along_is_read(container: Path, monkeypatch: pytest.Mon
     monkeypatch.delenv("CONTAINER_ID")
     assert shipped_by_spark() is None
     assert HadoopSettings.from_environment().get("fs.defaultFS") == "hdfs://b"
-    with pytest.raises(InvalidConfigurationError, match="no metastore is given"):
+    with pytest.raises(InvalidConfigurationError, match="no metastore address was given"):
         MetastoreConfig.load(None)
 
 

@@ -157,7 +157,7 @@ def test_a_text_names_no_column(text: str) -> None:
     """Whatever it says; a number does, and is refused."""
     schema = pa.schema([("s", pa.string())])
     assert columns_read(pc.field("s") == text, schema, "x") == {"s"}
-    with pytest.raises(RecordLayoutError, match="gives a column by its number"):
+    with pytest.raises(RecordLayoutError, match="refers to a column by its number"):
         columns_read((pc.field(0) == text) | (pc.field("s") == text), schema, "x")
 
 

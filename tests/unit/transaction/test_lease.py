@@ -427,7 +427,9 @@ def test_endless_inserts_are_an_error(clock: FakeClock, capabilities: Capabiliti
     """The number of transactions that are tried has a bound; nothing stays open."""
     metastore = InsertersAtEachLock(capabilities=capabilities)
     metastore.inserters = tuple(metastore.open_txn("them", "there", "") for _ in range(9))
-    with pytest.raises(LockNotAcquiredError, match="5 times in a row others inserted with higher write ids"):
+    with pytest.raises(
+        LockNotAcquiredError, match="5 times in a row, other writers inserted rows with higher write ids"
+    ):
         _lease(metastore, clock).acquire()
     assert metastore.show_locks() == []
     alive = [t.user for t in metastore.get_open_txns().txns if t.state is TxnState.OPEN]

@@ -91,7 +91,7 @@ def test_there_is_no_past_beyond_the_ids(metastore: InMemoryMetastore, last_id: 
         (3, "an id belongs to one table"),
         (datetime(2026, 1, 1), "has no time zone"),
         ("2026-01-01T12:00:00Z", "expected an id, or a datetime with a time zone"),
-        ({"default.other": 3}, "default.other, which the snapshot does not hold"),
+        ({"default.other": 3}, "default.other, which the snapshot does not contain"),
     ],
 )
 def test_points_that_make_no_sense(metastore: InMemoryMetastore, as_of: object, message: str) -> None:

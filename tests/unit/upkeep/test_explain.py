@@ -85,7 +85,7 @@ def test_an_aborted_transaction(metastore: InMemoryMetastore, tmp_path: Path) ->
     assert (found.state, found.locks) == (ABORTED, ())
     assert found.causes[0].startswith("it did not time out")
     assert found.advice == (
-        "nothing of it is visible: run its work again",
+        "none of its changes are visible: run its work again",
         "its staged files are no longer needed: hive-mutate sweep default.t",
     )
     later = explain_transaction(metastore, txn, now=lambda: NOW + 1000)

@@ -267,7 +267,9 @@ def test_rows_that_are_not_there_are_looked_up_before(make_table: MakeTable) -> 
     shown = f"delete of ({numbers}) in partition {gone['partition']}"
     with pytest.raises(RowIdNotFoundError) as caught:
         apply(table, changes, verify_row_ids=True)
-    assert f"does not hold, among them: {shown}. They never existed or were deleted" in str(caught.value)
+    assert f"does not contain, among them: {shown}. They never existed or have since been deleted" in str(
+        caught.value
+    )
     assert table.files() == files
     other = {**gone, "partition": "ds=nowhere"}
     with pytest.raises(RowIdNotFoundError, match="in partitions that do not exist: ds=nowhere"):

@@ -34,8 +34,12 @@ def _check(tmp_path: Path, rows: list[dict[str, object]], is_new: list[bool]) ->
 @pytest.mark.parametrize(
     ("wrong", "error", "why"),
     [
-        ({"id": None}, ConstraintViolationError, "1 rows break NOT NULL of column id; the first is id=None"),
-        ({"d": 7.0}, ConstraintViolationError, r"break CHECK c0 \(not d > 5\); the first is d=7.0, id=1"),
+        (
+            {"id": None},
+            ConstraintViolationError,
+            "1 rows violate NOT NULL of column id; the first is id=None",
+        ),
+        ({"d": 7.0}, ConstraintViolationError, r"violate CHECK c0 \(not d > 5\); the first is d=7.0, id=1"),
         ({"d": float("nan")}, RecordValueError, "CHECK c0 .* has no certain value for 1 rows.*d=nan"),
         ({"s": "\nb"}, RecordValueError, "CHECK c1 .* has no certain value for 1 rows.*line breaks"),
         ({"v": 2**31 - 1}, RecordValueError, "CHECK c2 .* cannot be evaluated: overflow"),

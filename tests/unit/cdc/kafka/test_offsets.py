@@ -106,7 +106,7 @@ def test_what_cannot_be_continued_is_refused(known: Position, now: Any, said: st
     with pytest.raises(SourcePositionError, match=said) as caught:
         reading_plan("s:x", "c1", now, ["t"], {"t": known}, {})
     assert str(caught.value).startswith("s:x, table t")
-    assert "another name of the source" in str(caught.value) or "List all topics" in str(caught.value)
+    assert "another source name" in str(caught.value) or "List all topics" in str(caught.value)
 
 
 def test_the_position_never_goes_back_while_topics_grow() -> None:

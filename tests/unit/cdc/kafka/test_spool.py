@@ -161,7 +161,7 @@ def test_messages_in_avro_keep_their_places_among_others(
     assert (found[Place(1, 5)].kind, found[Place(1, 5)].key) == ("row", None)
     damaged = found[Place(1, 6)]
     assert damaged.problem is not None
-    assert "it was not written with its schema" in damaged.problem.text
+    assert "it was not written with this schema" in damaged.problem.text
     assert sorted(schemas.asked) == list(range(len(schemas)))
 
 

@@ -274,7 +274,7 @@ def test_a_value_that_was_not_written_with_its_schema_is_refused(damaged: Any, s
     assert schema_number(message) == 7
     assert read(message, {7: WriterSchema(json.dumps(schema))})["payload"] == {"x": "hello"}
     broken = message[:5] + damaged(message[5:])
-    with pytest.raises(AvroError, match=f"has the number of schema 7, but it was not written.*({said})"):
+    with pytest.raises(AvroError, match=f"contains the id of schema 7, but it was not written.*({said})"):
         read(broken, {7: WriterSchema(json.dumps(schema))})
 
 

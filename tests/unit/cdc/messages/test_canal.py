@@ -50,8 +50,8 @@ DAMAGED = [
     (message("INSERT"), "data", "not have an array of rows"),
     (message("INSERT", ROW, None), "data", "not have an array of rows"),
     (message("INSERT", ROW, data=ROW), "data", "not have an array of rows"),
-    (message("UPDATE", ROW), "old", "for each row"),
-    (message("UPDATE", ROW, ROW, old=[{}]), "old", "for each row"),
+    (message("UPDATE", ROW), "old", "changed values of each row"),
+    (message("UPDATE", ROW, ROW, old=[{}]), "old", "changed values of each row"),
 ]
 
 

@@ -182,7 +182,7 @@ def test_a_change_of_a_followed_table_stops_the_run(
     for _ in range(2):
         error = logs.refused(kind, table=table)
         assert "line 2: schema change of" in error
-        assert f"It may concern {name}, which is followed" in error
+        assert f"It may affect {name}, which is followed" in error
         assert logs.rows() == {1: "a"}
     assert logs.run(kind, "--accept-schema-changes", table=table)["tables"][0]["operation_count"] == 1
     assert logs.rows() == {1: "a", 2: "b"}

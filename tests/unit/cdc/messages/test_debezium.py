@@ -155,7 +155,11 @@ def test_keys_of_deletes_and_tombstones(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("line", "error", "text"),
     [
-        (envelope("d", None, None, POSTGRES), InputFormatError, "line 1, field key: the message has no row"),
+        (
+            envelope("d", None, None, POSTGRES),
+            InputFormatError,
+            "line 1, field key: the message has neither the row from before the delete nor a key",
+        ),
         (
             envelope("u", None, {"id": 1, "note": "__debezium_unavailable_value"}, POSTGRES),
             RecordValueError,

@@ -328,7 +328,7 @@ def test_tombstones_beside_positions(people: IngestedTable, capsys: pytest.Captu
     lines = [line({"id": row["id"]}, None if row["__op"] == "d" else row) for row in rows]
     files = people.log("log-1.json", lines)
     assert people.ingest("debezium", files, *TABLE) != EXIT_OK
-    assert "ask for the order of lines" in capsys.readouterr().err
+    assert "use --positions line" in capsys.readouterr().err
     assert people.ingest("debezium", files, *TABLE, "--positions", "line") == EXIT_OK
     assert people.rows() == LEFT
 

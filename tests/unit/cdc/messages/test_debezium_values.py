@@ -91,7 +91,7 @@ def test_the_user_tells_how_values_are_written(
         (DebeziumValues(), "binary", None, "choose one of bytes, base64"),
         (DebeziumValues(), "binary", "string", "choose one of bytes, base64"),
         (DebeziumValues(), "decimal(10,3)", "double", "not exact"),
-        (DebeziumValues(), "int", "struct", "can only go into a string column"),
+        (DebeziumValues(), "int", "struct", "can only be stored in a string column"),
     ],
 )
 def test_what_nobody_tells_is_not_guessed(

@@ -39,7 +39,7 @@ DAMAGED = [
     (message("insert", database=None), "database", "this one does not"),
     (message("insert", data=None), "data", "no row"),
     (message("insert", data=[1]), "data", "no row"),
-    (message("update"), "old", "what the update changed"),
+    (message("update"), "old", "the values that the update changed"),
     (message("insert", position="master:x"), "position", "master:x is not a position"),
 ]
 

@@ -33,7 +33,7 @@ OLD = [insert(1, "a"), insert(2, "b")]
     ids=["shorter", "longer", "same beginning", "cut off", "as long", "much longer"],
 )
 def test_a_file_that_was_replaced_is_refused(logs: MessageLogs, new: list[str]) -> None:
-    """Whatever the length of the other one; another name of the source is the way on."""
+    """Whatever the length of the other one; another source name is the way on."""
     logs.write("log-1.json", *OLD)
     logs.run("canal", table=ORDERS)
     logs.write("log-1.json", *new)

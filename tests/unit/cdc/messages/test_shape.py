@@ -98,7 +98,7 @@ def test_a_value_that_may_stand_in(people: IngestedTable, capsys: pytest.Capture
     lines = [line("c", None, person(1, ""), 1), line("d", person(1, ""), None, 2)]
     files = people.log("log-1.json", lines)
     assert people.ingest("debezium", files, *BY_EMAIL) != EXIT_OK
-    assert "a row before it that may be incomplete" in capsys.readouterr().err
+    assert "a row from before the change that may be incomplete" in capsys.readouterr().err
     assert people.ingest("debezium", files, *BY_EMAIL, "--trust-key", "public.orders") == EXIT_OK
     assert people.rows() == []
 

@@ -36,6 +36,6 @@ def test_the_document_has_every_statement() -> None:
 
 
 @pytest.mark.parametrize("number", NUMBERS)
-def test_a_statement_has_a_test_or_no_place(number: int) -> None:
+def test_a_statement_has_a_test_or_is_not_applicable(number: int) -> None:
     """A test's name has the number, or the row begins so."""
-    assert (number in _tested()) != _rows()[number].startswith("No place")
+    assert (number in _tested()) != _rows()[number].startswith("Not applicable")
