@@ -56,7 +56,7 @@ _NANOS_PER_SECOND = 10**9
 _FIRST_AGREED = (FIRST_KNOWN_INSTANT + 24 * 60 * 60) * _NANOS_PER_SECOND
 """The local time, in nanoseconds since 1970, from which ORC and Java use the same offset of a zone."""
 _ROWS_DECODED_PER_SOUGHT = 16384
-"""The number of rows that pyarrow decodes in the time in which pyorc seeks one, which blocks other threads."""
+"""The rows that pyarrow decodes in the time in which pyorc seeks one row, which blocks other threads."""
 _WHOLE_STRIPE_BYTES = 1024 * 1024
 """A stripe up to this size is fetched as a whole, in one request instead of two or three."""
 
