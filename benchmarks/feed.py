@@ -44,7 +44,7 @@ from mutation_api.cdc.kafka.feed_messages import DebeziumMessages, FeedMessage, 
 from mutation_api.cdc.kafka.feed_producer import FeedProducer
 from mutation_api.cli.main import EXIT_OK, main
 
-__all__ = ["HELP", "add_arguments", "run"]
+__all__ = ["HELP", "Stage", "add_arguments", "bytes_read", "run"]
 
 HELP = "the change feed, beside delta-rs' change data feed, a diff, and a bare producer of Kafka"
 
@@ -99,15 +99,15 @@ class Stage:
 
     @classmethod
     @contextlib.contextmanager
-    def opened(cls, rows: int, rounds: tuple[int, int]) -> Iterator[Stage]:
-        """Start all of it."""
+    def opened(cls, rows: int, rounds: tuple[int, int], data: pa.Table | None = None) -> Iterator[Stage]:
+        """Start all of it. ``data`` are the rows; if None, those of ``base_batches``."""
         with contextlib.ExitStack() as stack:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
             judge = stack.enter_context(Hive41(folder / "hive"))
             judge.sql("create database feed")
             hive = stack.enter_context(connect(judge.uri))
             table = hive.create_table(TABLE, COLUMNS, clustered_by=["id"], num_buckets=BUCKETS)
-            table.append(pa.concat_tables(base_batches(rows)))
+            table.append(pa.concat_tables(base_batches(rows)) if data is None else data)
             yield cls(rows, rounds, folder, judge.uri, hive, {judge.pid: METASTORE}, stack)
 
     def position(self) -> str:
@@ -173,9 +173,9 @@ def changes_case(stage: Stage, count: int | None = None) -> dict[str, Any]:
         Contestant(KEYS, keys, KINDS, stage.folder / "hive"),
         Contestant(DELTA, theirs, (DELTA,), stage.folder / "delta"),
     )
-    before = _bytes_read()
+    before = bytes_read()
     stage.read(since)
-    text = f"{case['text']} The feed reads {(_bytes_read() - before) / 1e6:,.2f} MB"
+    text = f"{case['text']} The feed reads {(bytes_read() - before) / 1e6:,.2f} MB"
     with stage.hive.snapshot(TABLE) as view:
         location = view.table(TABLE).descriptor.location
     sizes = [(f.parent.name, f.stat().st_size) for f in Path(location.local_path or "").rglob("bucket_*")]
@@ -260,7 +260,7 @@ CASES: dict[str, Callable[[Stage], dict[str, Any]]] = {
 }
 
 
-def _bytes_read() -> int:
+def bytes_read() -> int:
     """Return the bytes that this process has read."""
     text = Path("/proc/self/io").read_text(encoding="ascii")
     return int(dict(line.split(": ") for line in text.splitlines())["rchar"])

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+import functools
+
 import deltalake
+import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-__all__ = ["changes", "count", "delete", "files", "load", "load_with_feed", "merge", "version"]
+__all__ = [
+    "changes",
+    "count",
+    "count_rows",
+    "delete",
+    "files",
+    "load",
+    "load_with_feed",
+    "merge",
+    "rows_of",
+    "version",
+]
 
 
 def version() -> str:
@@ -32,6 +46,23 @@ def changes(folder: str, version: int) -> int:
     """Read the changes of a version and all later ones into memory, and return their number."""
     reader = deltalake.DeltaTable(folder).load_cdf(starting_version=version)
     return int(pa.table(reader).num_rows)
+
+
+def rows_of(folder: str, low: int, high: int) -> int:
+    """Read the rows of a range of ids by Polars, and return their number."""
+    frame = pl.scan_delta(_opened(folder))
+    wanted = pl.col("id") == low if low == high else pl.col("id").is_between(low, high)
+    return len(frame.filter(wanted).collect())
+
+
+def count_rows(folder: str) -> int:
+    """Count the rows by Polars."""
+    return int(pl.scan_delta(_opened(folder)).select(pl.len()).collect().item())
+
+
+@functools.cache
+def _opened(folder: str) -> deltalake.DeltaTable:
+    return deltalake.DeltaTable(folder)
 
 
 def merge(folder: str, changes: str) -> None:

@@ -59,7 +59,7 @@ __all__ = ["ReplacedRows", "SortedChanges", "apply_arrow", "write_change_set"]
 
 
 class SortedChanges:
-    """Takes addressed changes in any order, from any thread.
+    """Takes addressed changes in any order, from any thread, and sorts them.
 
     As a context manager it removes the files with changes that did not fit into memory.
 
@@ -90,13 +90,16 @@ class SortedChanges:
         """The numbers of the shares that have changes."""
         return [share for share, count in enumerate(self._row_counts) if count]
 
-    def add(self, addressed: pa.RecordBatch) -> None:
-        """Add changes. Raises DeltaWriteError if rows cannot be written to a temporary file."""
+    def add(self, addressed: pa.RecordBatch, number: int) -> None:
+        """Add the changes of the batch with a number. Inserts keep the order of batches, as far as possible.
+
+        Raises DeltaWriteError if rows cannot be written to a temporary file.
+        """
         rows = with_names_once(addressed)
         pieces = split_by_writer(rows, len(self._sorters)) if len(self._sorters) > 1 else [(0, rows)]
         for share, piece in pieces:
             with self._mutexes[share]:
-                self._sorters[share].add(piece)
+                self._sorters[share].add(piece, number)
                 self._row_counts[share] += piece.num_rows
 
     def in_order(self, share: int) -> Iterator[pa.RecordBatch]:
@@ -321,13 +324,14 @@ class _Job:
             with SortedChanges(table.full_name, threads, self._sort_memory()) as changes:
                 wanted = self._wanted() if verify_row_ids else None
 
-                def take(batch: pa.RecordBatch) -> None:
+                def take(numbered: tuple[int, pa.RecordBatch]) -> None:
+                    number, batch = numbered
                     rows = files.spread(addressed(batch))
                     if wanted is not None:
                         wanted.add(rows)
-                    changes.add(rows)
+                    changes.add(rows, number)
 
-                for _ in in_turn(take, batches, threads, watch):
+                for _ in in_turn(take, enumerate(batches), threads, watch):
                     pass
                 if wanted is not None:
                     verifying = time.monotonic()

@@ -61,7 +61,12 @@ _KEY_BITS = 64
 
 
 class BatchSorter:
-    """Takes batches, and returns their rows in order, once. Rows with equal keys are returned in any order.
+    """Takes batches, and returns their rows in order, once.
+
+    Rows with equal keys keep their order if there are at most 65,536 different keys, and each run has the
+    batches of a range of numbers. Such rows are the inserts of a group in a change set without updates and
+    deletes. If they came sorted by a column, its ranges in the stripes of the file are then narrow, and
+    readers skip stripes.
 
     As a context manager it removes its files at the end. The files have no names, so they disappear even if
     the process is killed.
@@ -79,7 +84,7 @@ class BatchSorter:
         self._key = key
         self._memory_bytes = memory_bytes
         self._folder = folder or tempfile.gettempdir()
-        self._pending: list[pa.RecordBatch] = []
+        self._pending: list[tuple[int, pa.RecordBatch]] = []
         self._pending_bytes = 0
         self._runs: list[_Run] = []
         self._files = contextlib.ExitStack()
@@ -92,8 +97,8 @@ class BatchSorter:
         """Remove the files."""
         self._files.close()
 
-    def add(self, batch: pa.RecordBatch) -> None:
-        """Add rows. All batches must have the same columns.
+    def add(self, batch: pa.RecordBatch, number: int = 0) -> None:
+        """Add rows. All batches must have the same columns. ``number`` gives their order; see the class.
 
         Raises:
             DeltaWriteError: If rows cannot be written to a file.
@@ -105,7 +110,7 @@ class BatchSorter:
             if len(self._runs) == RUNS_MAX:
                 runs, self._runs = self._runs, []
                 self._put_aside(self._merged(runs))
-        self._pending.append(batch)
+        self._pending.append((number, batch))
         self._pending_bytes += batch.nbytes
 
     def in_order(self) -> Iterator[pa.RecordBatch]:
@@ -121,8 +126,10 @@ class BatchSorter:
 
     def _sorted_pending(self, parts: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows in memory, sorted, in pieces of ``memory_bytes / parts``."""
-        batches, byte_count = self._pending, self._pending_bytes
+        numbered, byte_count = self._pending, self._pending_bytes
         self._pending, self._pending_bytes = [], 0
+        batches = [batch for _, batch in sorted(numbered, key=lambda each: each[0])]
+        numbered.clear()
         if batches:
             order = _order(_joined(map(self._key, batches)))
             rows = pa.concat_batches(batches)
@@ -142,7 +149,7 @@ class BatchSorter:
                 give_back()
                 byte_count = 0
             end = min(head.last() for head in heads)
-            blocks, keys = zip(*itertools.chain.from_iterable(head.cut(end) for head in heads), strict=True)
+            blocks, keys = zip(*_cut(heads, end), strict=True)
             rows = pa.concat_batches(blocks).take(pa.array(_order(_joined(keys))))
             byte_count += rows.nbytes
             yield rows
@@ -202,18 +209,31 @@ class _Head:
         """Return the key of the last row that has been read."""
         return _at(self._read[-1][1], -1)
 
-    def cut(self, last: tuple[int, ...]) -> list[_Block]:
-        """Remove and return the rows up to and including a key."""
+    def may_begin_with(self, key: tuple[int, ...]) -> bool:
+        """Return True if the next row has this key. All rows before it were removed."""
+        return self.fill() and _at(self._read[0][1], 0) == key
+
+    def cut(self, end: tuple[int, ...], *, inclusive: bool) -> list[_Block]:
+        """Remove and return the rows before a key, and with ``inclusive`` those that have it."""
         cut: list[_Block] = []
         kept: list[_Block] = []
+        bisected = bisect.bisect_right if inclusive else bisect.bisect_left
         for block, keys in self._read:
-            count = bisect.bisect_right(range(block.num_rows), last, key=lambda row: _at(keys, row))
+            count = bisected(range(block.num_rows), end, key=lambda row: _at(keys, row))
             if count:
                 cut.append((block.slice(0, count), [part[:count] for part in keys]))
             if count < block.num_rows:
                 kept.append((block.slice(count), [part[count:] for part in keys]))
         self._read = kept
         return cut
+
+
+def _cut(heads: Sequence[_Head], end: tuple[int, ...]) -> Iterator[_Block]:
+    """Remove and yield the rows up to a key. Rows that have it are taken from one run after the other."""
+    inclusive = True
+    for head in heads:
+        yield from head.cut(end, inclusive=inclusive)
+        inclusive = inclusive and not head.may_begin_with(end)
 
 
 def _at(keys: KeyParts, row: int) -> tuple[int, ...]:
@@ -225,11 +245,7 @@ def _joined(keys: Iterator[KeyParts] | Sequence[KeyParts]) -> KeyParts:
 
 
 def _order(keys: KeyParts) -> NDArray[np.intp]:
-    """Return the indices of the rows in sorted order.
-
-    Inserts of a group have equal keys. If there are no other changes, they keep their order. If they came
-    sorted by a column, its ranges in the stripes of the file are then narrow, and readers skip stripes.
-    """
+    """Return the indices of the rows in sorted order. For equal keys see :class:`BatchSorter`."""
     packed, *more = _packed(keys)
     if more:
         return np.lexsort([*reversed(more), packed])

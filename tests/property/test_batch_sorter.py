@@ -69,6 +69,34 @@ def test_rows_come_in_order_and_none_is_lost(values, cuts, memory_bytes, runs_ma
     assert sorted(map(repr, found)) == sorted(map(repr, given_rows))
 
 
+@settings(deadline=None)
+@given(
+    keys=st.lists(st.integers(-2, 2), max_size=120),
+    cuts=st.lists(st.integers(0, 120), max_size=12),
+    memory_bytes=st.integers(1, 20_000),
+    runs_max=st.integers(2, 5),
+)
+def test_rows_with_equal_keys_keep_their_order(keys, cuts, memory_bytes, runs_max):
+    """As long as there are few keys, such as the groups of inserts; also over runs that are merged."""
+    batches = batches_of([(key, 7, key, f"{place:03}") for place, key in enumerate(keys)], cuts)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(batch_sorter, "RUNS_MAX", runs_max)
+        found = sorted_by(batches, memory_bytes)
+    assert [(row["a"], row["text"]) for row in found] == sorted(
+        (row["a"], row["text"]) for batch in batches for row in batch.to_pylist()
+    )
+
+
+def test_batches_from_several_threads_have_numbers():
+    """The rows of a run are in the order of the numbers."""
+    batches = batches_of([(1, 1, 1, f"{place:03}") for place in range(60)], range(0, 60, 7))
+    with BatchSorter("t", key, 1 << 20) as sorter:
+        for number in (3, 0, 2, 1, *range(4, len(batches))):
+            sorter.add(batches[number], number)
+        found = [row["text"] for batch in sorter.in_order() for row in batch.to_pylist()]
+    assert found == sorted(found)
+
+
 @pytest.mark.parametrize("order", ["random", "sorted", "reversed", "equal"])
 def test_large_inputs_are_merged_from_many_runs(order, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """More runs than are merged at once, whatever order they come in; no file stays."""
