@@ -123,7 +123,7 @@ def test_values(reader: str, texts: list[str | None], hive_type: str, expected: 
         ("decimal-struct", 0, '{"value":"AQ=="}', "int", "no scale and value"),
         ("base64", 0, "abc", "binary", "not base64"),
         ("base64", 0, "ab=c", "binary", "not base64"),
-        ("latin1", 0, "€", "binary", "not bytes"),
+        ("latin1", 0, "€", "binary", "do not stand for bytes"),
         ("days", 0, "2017-09-15", "date", "whole number"),
         ("days", 0, "99999999", "date", "years 1 to 9999"),
         ("millis", 0, str(2**63 - 1), "timestamp", "too large"),
