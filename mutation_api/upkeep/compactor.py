@@ -34,7 +34,7 @@ from mutation_api.read.table_view import TableView, open_table
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.tree import side_by_side
-from mutation_api.table.acid_table import WriterOptions
+from mutation_api.table.acid_table import AcidTable, WriterOptions
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.catalog import split_full_name
 from mutation_api.transaction.committer import V2_MARK
@@ -300,6 +300,7 @@ class _Compaction:
         """True if there are several directories, or plain files."""
         files = [file for split in self.splits for file in split.files]
         has_plain_files = any(file.kind is EventFileKind.ORIGINAL for file in files)
+        has_plain_files &= self.view.table.version.has_row_ids
         return has_plain_files or len({file.location.parent for file in files}) > 1
 
     @property
@@ -336,7 +337,7 @@ class _Compaction:
         return self._staging / "compaction" / "0"
 
     def _buckets(self) -> dict[int, list[SnapshotSplit]]:
-        buckets = _by_bucket(self.splits)
+        buckets = _by_bucket(self.view.table, self.splits)
         if min(buckets, default=0) < 0:
             file = buckets[min(buckets)][0].files[0].location
             raise CompactionError(f"{file} has no bucket in its name. Let Hive compact the partition")
@@ -366,7 +367,7 @@ class _Compaction:
 
     def _check(self, files: list[CompactedFile]) -> None:
         """Compare what a snapshot reads that sees the compaction with what was read before."""
-        found = _by_bucket(self.view.plan([self.partition]))
+        found = _by_bucket(self.view.table, self.view.plan([self.partition]))
         unexpected = found.keys() - {file.bucket_id for file in files}
         if unexpected:
             raise CompactionError(f"{self.directory}: found files of the buckets {sorted(unexpected)}")
@@ -384,8 +385,10 @@ class _Compaction:
             _log.warning("could not remove %s: %s", location, error)
 
 
-def _by_bucket(splits: Iterable[SnapshotSplit]) -> dict[int, list[SnapshotSplit]]:
+def _by_bucket(table: AcidTable, splits: Iterable[SnapshotSplit]) -> dict[int, list[SnapshotSplit]]:
     buckets: dict[int, list[SnapshotSplit]] = defaultdict(list)
     for split in splits:
-        buckets[split.bucket_id].append(split)
+        # A plain file of any name may hold any row of an insert-only table without buckets.
+        is_of_any = split.bucket_id < 0 and not (table.version.has_row_ids or table.is_bucketed)
+        buckets[0 if is_of_any else split.bucket_id].append(split)
     return buckets

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from pyarrow import orc
 
 from judges.hive.hive_judges import HiveJudge
 from metastore_client.model import CompactionType
@@ -45,18 +46,21 @@ class Shop:
     hive: Hive
     metastore: ThriftMetastoreClient
     name: str
+    is_insert_only: bool = False
 
-    def create(self, layout: str) -> None:
+    def create(self, layout: str, properties: str = "default") -> None:
+        self.is_insert_only = properties == "insert_only"
         self.judge.sql(
             f"create table {self.name} ({COLUMNS}) {layout} stored as orc "
-            "tblproperties ('transactional'='true')"
+            f"tblproperties ('transactional'='true', 'transactional_properties'='{properties}')"
         )
 
     def append(self, *ids: int, day: str | None = None) -> None:
         self.hive.table(self.name).append(rows_of(*ids, day=day))
 
     def rows(self) -> list[list[object]]:
-        return sorted(self.judge.sql(f"select ROW__ID, * from {self.name}"))
+        columns = "*" if self.is_insert_only else "ROW__ID, *"
+        return sorted(self.judge.sql(f"select {columns} from {self.name}"), key=repr)
 
     def compact(self, partition: str = "") -> str | None:
         """Compact, and compare what Hive reads. Return the name of the new directory."""
@@ -119,6 +123,43 @@ def test_hive_goes_on_with_what_it_wrote(shop: Shop, buckets: str) -> None:
     before = shop.rows()
     shop.judge.compact(shop.name, "major", partition="day='a'")
     assert shop.rows() == before
+
+
+@pytest.mark.long
+@pytest.mark.feature("compactions by this library")
+@LINES
+@pytest.mark.parametrize("buckets", ["clustered by (id) into 2 buckets", ""])
+def test_hive_goes_on_with_insert_only_tables(shop: Shop, tmp_path: Path, buckets: str) -> None:
+    """Their files are plain rows; files of UNION ALL and LOAD DATA are among them."""
+    shop.create(buckets, "insert_only")
+    values = "(1,'tea',1.5,'2024-01-01 00:00:00.123456789'),(2,null,-0.0,'0001-01-03 00:00:00')"
+    shop.judge.sql(f"insert into {shop.name} values {values}")
+    shop.append(3, 4)
+    shop.judge.sql(
+        f"insert into {shop.name} select * from {shop.name} where id = 1 union all "
+        f"select * from {shop.name} where id = 2"
+    )
+    if not buckets:
+        orc.write_table(rows_of(20, 21), tmp_path / "odd.orc")
+        shop.judge.sql(f"load data local inpath '{tmp_path}/odd.orc' into table {shop.name}")
+    with pytest.raises(Died), shop.hive.transaction(shop.name) as tx:
+        tx.table(shop.name).append(rows_of(7))
+        raise Died
+    shop.append(5)
+    assert len(shop.rows()) == (9 if not buckets else 7)
+    assert shop.compact() is not None
+    assert shop.compact() is None
+    shop.judge.sql(f"insert into {shop.name} values (10, 'x', 1.0, null)")
+    shop.append(11)
+    before = shop.rows()
+    shop.judge.compact(shop.name, "major")
+    assert shop.rows() == before
+    shop.append(12)
+    assert shop.compact() is not None
+    shop.judge.sql(f"insert overwrite table {shop.name} values (1, 'over', 1.0, null)")
+    shop.append(13)
+    assert shop.compact() is not None
+    assert [row[0] for row in shop.rows()] == [1, 13]
 
 
 @LINES
