@@ -41,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=ENGINES,
         default="hive",
         help="hive: let a worker of Hive compact; local: compact on this machine, which requires Hive 4 and "
-        "--kind major (default: %(default)s)",
+        "--kind minor or major (default: %(default)s)",
     )
     parser.add_argument(
         "--partition",

@@ -1,8 +1,8 @@
 """``hive-mutate compactor``: compact tables of Hive 4 in place of a HiveServer2.
 
-It takes major compactions from the metastore's queue and does them on this machine. The new files are
-compared with the old ones, row by row, before anything becomes visible. The metastore's cleaner then removes
-the old files:
+It takes minor and major compactions from the metastore's queue and does them on this machine. The new files
+are compared with the old ones, row by row, before anything becomes visible. The metastore's cleaner then
+removes the old files:
 
   hive-mutate compactor --follow 60
 

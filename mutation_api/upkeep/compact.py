@@ -9,6 +9,7 @@ waits for the same compaction, and a run that was stopped can be repeated.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -20,9 +21,10 @@ from mutation_api.read.table_view import open_table
 from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MutatorClientBuilder
 from mutation_api.transaction.catalog import normal_full_name, split_full_name
 from mutation_api.transaction.listener import metastore_errors_as_ours
-from mutation_api.upkeep.compactor import compact_partition
+from mutation_api.upkeep.compactor import LOCAL_KINDS, compact_partition
 from mutation_api.upkeep.delta_sizes import DeltaSizes, delta_sizes
 from mutation_api.upkeep.doctor import compactor_trouble
+from mutation_api.upkeep.partition_compaction import CompactedDirectory
 
 __all__ = [
     "DELTA_ROWS_DEFAULT",
@@ -150,8 +152,8 @@ def compact_table(
         threshold: minimum size of the deltas. Default: 100,000 rows.
         at_once: maximum number of concurrent compactions; the next one is requested when one has ended.
         wait_seconds: maximum time to wait for one compaction. If None, only request it.
-        engine: ``hive`` to let a worker of Hive compact, or ``local`` for this process (major compactions of
-            Hive 4). See :mod:`mutation_api.upkeep.compactor`.
+        engine: ``hive`` to let a worker of Hive compact, or ``local`` for this process (minor and major
+            compactions of Hive 4). See :mod:`mutation_api.upkeep.compactor`.
         progress: called with a message when something changes.
 
     Raises:
@@ -167,10 +169,10 @@ def compact_table(
         raise ConfigurationError(f"kind={kind!r}: expected one of {', '.join(KINDS)}")
     if kind == "rebalance" and not metastore.capabilities().has_exclusive_write_lock:
         raise ConfigurationError("kind='rebalance' requires Hive 4; this server is older")
-    if engine not in ENGINES or (engine == "local" and kind != "major"):
+    if engine not in ENGINES or (engine == "local" and kind not in LOCAL_KINDS):
         raise ConfigurationError(
-            f"engine={engine!r}, kind={kind!r}: expected an engine of {', '.join(ENGINES)}; local does major "
-            "compactions only"
+            f"engine={engine!r}, kind={kind!r}: expected an engine of {', '.join(ENGINES)}; local does "
+            f"{' and '.join(LOCAL_KINDS)} compactions only"
         )
     limit = threshold or CompactionThreshold()
     sizes = read_sizes(metastore, table, counts_rows=limit.row_count is not None)
@@ -185,7 +187,14 @@ def compact_table(
     if kind != "rebalance" and not limit.reached_by(chosen):
         return CompactReport(table, kind, limit, delta_rows, ())
     if engine == "local":
-        found = tuple(_compacted_here(metastore, table, each, at_once, progress) for each in chosen)
+        here = functools.partial(
+            compact_partition,
+            metastore,
+            table,
+            kind=kind,
+            threads=at_once,
+        )
+        found = tuple(_compacted_here(here, each, progress) for each in chosen)
     else:
         waiter = _Waiter(metastore, table, CompactionType[kind.upper()], wait_seconds, progress)
         found = tuple(waiter.compact(chosen, at_once))
@@ -194,13 +203,9 @@ def compact_table(
 
 
 def _compacted_here(
-    metastore: MetastoreClient,
-    table: str,
-    sizes: DeltaSizes,
-    threads: int,
-    progress: Callable[[str], None],
+    compact: Callable[[str], CompactedDirectory], sizes: DeltaSizes, progress: Callable[[str], None]
 ) -> CompactedPartition:
-    found = compact_partition(metastore, table, sizes.partition, threads=threads)
+    found = compact(sizes.partition)
     progress(str(found))
     state = "succeeded" if found.directory is not None else "refused"
     return CompactedPartition(sizes.partition, sizes, state, found.seconds)

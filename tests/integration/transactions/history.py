@@ -295,19 +295,18 @@ class History:
                 continue  # a partition without files, in an object store
             if not self.is_worth_compacting(location, kind):
                 continue
-            if self.compacts_itself(kind):
-                self.log.append(f"our compaction of {name!r}")
-                compact_partition(self.metastore, self.full_name, name)
+            if self.compacts_itself():
+                self.log.append(f"our {kind.name} compaction of {name!r}")
+                compact_partition(self.metastore, self.full_name, name, kind=kind.name.lower())
             elif self.metastore.compact(self.database, self.table, name or None, kind):
                 while any(c.state == "initiated" and c.table == self.table for c in self.hive.worker()):
                     continue
         if self.random.random() < 0.7:
             self.hive.cleaner()
 
-    def compacts_itself(self, kind: CompactionType) -> bool:
-        """Whether our own compactor does it, which half of Hive 4's major compactions are."""
-        is_possible = kind is CompactionType.MAJOR and self.metastore.capabilities().has_compaction_workers
-        return is_possible and self.random.random() < 0.5
+    def compacts_itself(self) -> bool:
+        """Whether our own compactor does it, which half of Hive 4's compactions are."""
+        return self.metastore.capabilities().has_compaction_workers and self.random.random() < 0.5
 
     def relearn(self, added: list[tuple[str, Row]], removed: list[tuple[str, Row]]) -> None:
         """After Hive's own DML: the values are known, the ids are Hive's to choose."""

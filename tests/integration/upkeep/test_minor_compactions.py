@@ -1,0 +1,141 @@
+"""Minor compactions by this library, judged by Hive; what a change feed reads stays as well."""
+
+from __future__ import annotations
+
+import pytest
+
+from mutation_api.upkeep.compactor import compact_partition
+from tests.integration.upkeep.compacted_shop import Died, Shop, rows_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
+
+LINES = pytest.mark.parametrize("hive_line", ["4.1", "4.2"], indirect=True)
+
+
+def compact(shop: Shop, partition: str = "") -> str | None:
+    """A minor compaction, after which the change feed must be the same as before."""
+    before = shop.changes()
+    name = shop.compact(partition, kind="minor")
+    assert shop.changes() == before
+    return name
+
+
+@pytest.mark.feature("compactions by this library")
+@LINES
+@pytest.mark.parametrize(
+    "buckets", ["", pytest.param("clustered by (id) into 3 buckets", marks=pytest.mark.long)]
+)
+def test_hive_goes_on_with_joined_deltas(shop: Shop, buckets: str) -> None:
+    """Hive reads the same rows of every past, changes them and compacts further, minor and major."""
+    shop.create(f"partitioned by (day string) {buckets}")
+    into = f"insert into {shop.name} partition (day='a') values"
+    shop.judge.sql(f"{into} (1,'tea',1.5,'2024-01-01 00:00:00.123456789'),(2,null,-0.0,null)")
+    for number in range(3, 30, 10):
+        shop.append(*range(number, number + 10), day="a")
+        shop.hive.table(shop.name).delete(where=f"id = {number + 1}")
+    with pytest.raises(Died), shop.hive.transaction(shop.name) as tx:
+        tx.table(shop.name).append(rows_of(777, day="a"))
+        raise Died
+    with shop.hive.transaction(
+        shop.name
+    ) as tx:  # several statements; rows are inserted and deleted in one id
+        tx.table(shop.name).append(rows_of(100, 101, day="a"))
+        tx.table(shop.name).update(set={"item": "'u'"}, where="id = 100")
+        tx.table(shop.name).delete(where="id in (5, 101)")
+    shop.judge.sql(f"update {shop.name} set item = 'x' where id in (1, 3)")
+    joined = compact(shop, "day=a")
+    assert joined is not None
+    assert joined.startswith("delta_0000001_0000010_v")
+    assert [each.partition("_v")[0] for each in shop.directories("day=a")] == [
+        "delete_delta_0000001_0000010",
+        "delta_0000001_0000010",
+    ]
+    assert compact(shop, "day=a") is None
+    shop.judge.sql(f"update {shop.name} set item = 'y' where id in (1, 6)")
+    shop.append(200, day="a")
+    assert compact(shop, "day=a") is not None
+    shop.append(201, day="a")
+    before, changes = shop.rows(), shop.changes()
+    shop.judge.compact(shop.name, "minor", partition="day='a'")
+    assert (shop.rows(), shop.changes()) == (before, changes)
+    shop.judge.sql(f"delete from {shop.name} where id in (7, 200)")
+    assert shop.compact("day=a") is not None
+    shop.append(202, day="a")
+    shop.judge.sql(f"delete from {shop.name} where id in (8, 201)")
+    name = compact(shop, "day=a")
+    assert name is not None
+    assert any(each.startswith("base") for each in shop.directories("day=a"))
+    shop.judge.sql(f"delete from {shop.name} where id in (9, 202)")
+    before = shop.rows()
+    shop.judge.compact(shop.name, "major", partition="day='a'")
+    assert shop.rows() == before
+
+
+@pytest.mark.long
+@LINES
+def test_deletes_alone_and_open_transactions(shop: Shop) -> None:
+    """Delete deltas are joined without a delta; nothing at or above the first open id is."""
+    shop.create("")
+    shop.append(*range(1, 10))
+    shop.append(10)
+    assert shop.compact() is not None
+    shop.hive.table(shop.name).delete(where="id = 1")
+    shop.hive.table(shop.name).delete(where="id = 2")
+    name = compact(shop)
+    assert name is not None
+    assert name.startswith("delete_delta_0000003_0000004_v")
+    shop.append(11)
+    with pytest.raises(Died), shop.hive.transaction(shop.name) as tx:
+        tx.table(shop.name).append(rows_of(99))
+        shop.append(12)
+        name = compact(shop)
+        raise Died
+    assert name is not None
+    assert name.startswith("delta_0000003_0000005_v")
+    assert shop.compact(kind="minor") is not None
+    assert shop.compact() is not None
+    assert [row[1] for row in shop.rows()] == list(range(3, 13))
+
+
+@pytest.mark.long
+@LINES
+def test_insert_only_tables(shop: Shop) -> None:
+    """Plain files are joined to one for each bucket; Hive goes on."""
+    shop.create("", "insert_only")
+    shop.append(1, 2)
+    shop.judge.sql(f"insert into {shop.name} values (3, 'x', 1.0, null)")
+    with pytest.raises(Died), shop.hive.transaction(shop.name) as tx:
+        tx.table(shop.name).append(rows_of(7))
+        raise Died
+    shop.append(4)
+    name = shop.compact(kind="minor")
+    assert name is not None
+    assert name.startswith("delta_0000001_0000004_v")
+    assert shop.compact(kind="minor") is None
+    shop.append(5)
+    before = shop.rows()
+    shop.judge.compact(shop.name, "minor")
+    assert shop.rows() == before
+    shop.append(6)
+    assert shop.compact() is not None
+    shop.append(8)
+    shop.append(9)
+    assert shop.compact(kind="minor") is not None
+    assert sorted(row[1] for row in shop.rows()) == [1, 2, 3, 4, 5, 6, 8, 9]
+
+
+@pytest.mark.long
+@LINES
+def test_a_snapshot_from_before(shop: Shop) -> None:
+    """Who reads meanwhile sees the same; the old files stay until then."""
+    shop.create("")
+    shop.append(1, 2, 3)
+    shop.hive.table(shop.name).delete(where="id = 1")
+    shop.append(4)
+    with shop.hive.snapshot(shop.name) as view:
+        compact_partition(shop.metastore, shop.name, kind="minor")
+        shop.judge.cleaner()
+        shop.hive.table(shop.name).delete(where="id = 2")
+        assert sorted(view.table(shop.name).scan(["id"]).to_arrow()["id"].to_pylist()) == [2, 3, 4]
+    shop.judge.clean(shop.name)
+    assert [row[1] for row in shop.rows()] == [3, 4]
