@@ -44,6 +44,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--kind minor or major (default: %(default)s)",
     )
     parser.add_argument(
+        "--without-queue",
+        action="store_true",
+        help="with --engine local: compact on Hive 2.3 or 3.1, which have no queue for other programs, under "
+        "the exclusive lock of the partition; see docs/compaction.md",
+    )
+    parser.add_argument(
         "--partition",
         action="append",
         default=[],
@@ -103,6 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
             threshold=threshold,
             at_once=arguments.at_once,
             engine=arguments.engine,
+            without_queue=arguments.without_queue,
             wait_seconds=None if arguments.no_wait else arguments.wait,
             progress=progress(arguments),
         )

@@ -136,6 +136,7 @@ def compact_table(
     at_once: int = 1,
     wait_seconds: float | None = WAIT_SECONDS_DEFAULT,
     engine: str = "hive",
+    without_queue: bool = False,
     progress: Callable[[str], None] = lambda line: None,
 ) -> CompactReport:
     """Compact the partitions of a table that have deltas, if the deltas together reach a threshold.
@@ -154,6 +155,8 @@ def compact_table(
         wait_seconds: maximum time to wait for one compaction. If None, only request it.
         engine: ``hive`` to let a worker of Hive compact, or ``local`` for this process (minor and major
             compactions of Hive 4). See :mod:`mutation_api.upkeep.compactor`.
+        without_queue: True to let this process compact on Hive 2.3 or 3.1 (``engine="local"``, major). See
+            :mod:`mutation_api.upkeep.unqueued_compaction`.
         progress: called with a message when something changes.
 
     Raises:
@@ -174,6 +177,8 @@ def compact_table(
             f"engine={engine!r}, kind={kind!r}: expected an engine of {', '.join(ENGINES)}; local does "
             f"{' and '.join(LOCAL_KINDS)} compactions only"
         )
+    if without_queue and engine != "local":
+        raise ConfigurationError(f"without_queue requires engine='local', got {engine!r}")
     limit = threshold or CompactionThreshold()
     sizes = read_sizes(metastore, table, counts_rows=limit.row_count is not None)
     missing = sorted(set(partitions) - {each.partition for each in sizes})
@@ -193,6 +198,8 @@ def compact_table(
             table,
             kind=kind,
             threads=at_once,
+            without_queue=without_queue,
+            wait_seconds=LOCK_TIMEOUT_SECONDS_DEFAULT if wait_seconds is None else wait_seconds,
         )
         found = tuple(_compacted_here(here, each, progress) for each in chosen)
     else:

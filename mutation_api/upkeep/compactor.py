@@ -24,7 +24,7 @@ from metastore_client.errors import MetastoreError
 from metastore_client.model import CompactionEnd, CompactionJob, CompactionType
 from mutation_api.errors import CommitOutcomeUnknownError, CompactionError, ConfigurationError
 from mutation_api.table.acid_table import WriterOptions
-from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MutatorClientBuilder
 from mutation_api.transaction.catalog import split_full_name
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.snapshot import Snapshot
@@ -34,6 +34,7 @@ from mutation_api.upkeep.partition_compaction import (
     PartitionCompaction,
     compactable_view,
 )
+from mutation_api.upkeep.unqueued_compaction import compact_unqueued
 
 __all__ = [
     "LOCAL_KINDS",
@@ -138,6 +139,8 @@ def compact_partition(
     kind: str = "major",
     threads: int = THREADS_DEFAULT,
     options: WriterOptions | None = None,
+    without_queue: bool = False,
+    wait_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
 ) -> CompactedDirectory:
     """Compact one partition of a table now, on Hive 4 under a pool that no other worker serves.
 
@@ -148,15 +151,24 @@ def compact_partition(
         kind: ``major``, or ``minor`` to join the deltas above the base.
         threads: see :func:`compact_next`.
         options: see :func:`compact_next`.
+        without_queue: True to compact a table of Hive 2.3 or 3.1 (major); see :mod:`.unqueued_compaction`.
+        wait_seconds: without the queue, the longest wait for the end of other transactions and of locks.
 
     Raises:
-        ConfigurationError: If the kind is neither, or the server is older than Hive 4.
+        ConfigurationError: If the kind is neither, or the server is older than Hive 4 (with
+            ``without_queue``, if it is Hive 4, or Hive's compactor may begin at any time).
         CompactionError: If a compaction of the partition is queued or running. See also :func:`compact_next`.
         Other errors: See :func:`compact_next`.
     """
     if kind not in LOCAL_KINDS:
         raise ConfigurationError(f"kind={kind!r}: expected one of {', '.join(LOCAL_KINDS)}")
     options = options or WriterOptions()
+    if without_queue:
+        if kind != "major":
+            raise ConfigurationError(f"kind={kind!r}: without the queue only major compactions are possible")
+        return compact_unqueued(
+            metastore, table, partition, threads=threads, options=options, wait_seconds=wait_seconds
+        )
     _check_has_workers(metastore)
     database, name = split_full_name(table)
     pool = f"hive-mutation-api-{uuid.uuid4().hex[:12]}"
@@ -177,7 +189,8 @@ def _check_has_workers(metastore: MetastoreClient) -> None:
     if not metastore.capabilities().has_compaction_workers:
         raise ConfigurationError(
             f"the server is of {metastore.capabilities().line}, and only Hive 4 gives compactions to other "
-            "programs. Let Hive compact: hive-mutate compact"
+            "programs. Let Hive compact (hive-mutate compact), or do without its queue: hive-mutate compact "
+            "--engine local --without-queue"
         )
 
 

@@ -8,7 +8,7 @@ Directories whose highest id is above the compaction's ids are not joined: a str
 them may still add rows.
 
 On Hive 4 a new directory has the compaction's transaction in its name, so it is published before the commit.
-Before Hive 4 it is hidden until it is renamed.
+Before Hive 4 it is hidden until :mod:`.unqueued_compaction` renames it.
 
 Source: Hive's CompactorMR (2.3, 3.1), MRCompactor and MinorQueryCompactor (4.x).
 """

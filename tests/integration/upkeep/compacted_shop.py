@@ -10,6 +10,7 @@ import pyarrow as pa
 from judges.hive.hive_judges import HiveJudge
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
 from mutation_api import Hive
+from mutation_api.format.layout import is_hidden
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.read.change_plan import split_changes
 from mutation_api.read.table_view import open_table
@@ -86,11 +87,15 @@ class Shop:
         assert verify_table(self.metastore, self.name).is_sound
         return done.directory
 
-    def directories(self, partition: str = "") -> list[str]:
-        """The names in the partition's directory."""
+    def root(self) -> Path:
+        """The table's directory."""
         database, table = self.name.split(".")
-        root = Path(self.metastore.get_table(database, table).location.removeprefix("file:")) / partition
-        return sorted(each.name for each in root.iterdir())
+        return Path(self.metastore.get_table(database, table).location.removeprefix("file:"))
+
+    def directories(self, partition: str = "") -> list[str]:
+        """The visible names in the partition's directory."""
+        names = [each.name for each in (self.root() / partition).iterdir()]
+        return sorted(each for each in names if not is_hidden(each))
 
     def states(self) -> list[str]:
         """The states of the table's compactions."""

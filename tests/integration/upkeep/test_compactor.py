@@ -12,7 +12,8 @@ from judges.hive.hive_judges import HiveJudge
 from metastore_client.model import CompactionType
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from metastore_client.valid_ids import ValidIdList
-from mutation_api import CompactionError, connect
+from mutation_api import CompactionError, CorruptFileError, connect
+from mutation_api.format.layout import is_hidden
 from mutation_api.storage.local import LocalStorage
 from mutation_api.upkeep import compactor, partition_compaction
 from mutation_api.upkeep.compactor import compact_next, compact_partition
@@ -202,8 +203,67 @@ def test_the_commands_of_the_page(hive_line: HiveJudge, tmp_path: Path) -> None:
             shop.append(3)
             before = shop.rows()
             write_hive_site(tmp_path, hive_line.uri)
-            assert run_blocks(DOCS / "compaction.md", tmp_path, HIVE_CONF_DIR=str(tmp_path))
+            page = DOCS / "compaction.md"
+            assert run_blocks(page, tmp_path, without=["past the queue"], HIVE_CONF_DIR=str(tmp_path))
             assert [each.partition("_")[0] for each in shop.directories() if "_v" in each] == ["base"]
             assert shop.rows() == before
     finally:
         hive_line.sql("drop database sales cascade")
+
+
+@pytest.mark.long
+@LINES
+@pytest.mark.parametrize("kind", ["major", "minor"])
+@pytest.mark.parametrize("properties", ["default", "insert_only"])
+def test_damaged_files_are_refused(shop: Shop, kind: str, properties: str) -> None:
+    """Neither a file with changed bytes nor one that is cut off is compacted; the files stay as they are."""
+    shop.create("", properties)
+    shop.append(*range(1, 2000))
+    shop.append(2000)
+    file = next(each for each in shop.root().rglob("delta_0000001*/[b0]*") if not is_hidden(each.name))
+    content = file.read_bytes()
+    directories = shop.directories()
+    middle = len(content) // 3
+    for damaged in (content[:-3], content[:middle] + bytes(64) + content[middle + 64 :]):
+        file.write_bytes(damaged)
+        with pytest.raises(CorruptFileError):
+            compact_partition(shop.metastore, shop.name, kind=kind)
+        assert shop.directories() == directories
+        assert shop.states()[0] == "failed"
+    file.write_bytes(content)
+    assert shop.compact(kind=kind) is not None
+
+
+@pytest.mark.long
+@LINES
+@pytest.mark.parametrize("kind", ["major", "minor"])
+def test_hive_compacts_at_the_same_time(shop: Shop, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """While Hive's worker has a partition, we do not get it; while we have it, Hive does not."""
+    shop.create("")
+    shop.append(1, 2)
+    shop.append(3)
+    before = shop.rows()
+    written = partition_compaction.write_compacted
+
+    def hive_tries(*arguments: object) -> object:
+        database, table = shop.name.split(".")
+        assert not shop.metastore.compact(database, table, None, CompactionType.MAJOR)
+        assert not [each for each in shop.judge.worker() if each.state == "initiated"]
+        return written(*arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(partition_compaction, "write_compacted", hive_tries)
+    assert compact_partition(shop.metastore, shop.name, kind=kind).directory is not None
+    monkeypatch.undo()
+    assert shop.rows() == before
+    shop.judge.clean(shop.name)
+    assert len({each.partition("_")[0] for each in shop.directories()}) == 1
+    assert shop.rows() == before
+    shop.append(4)
+    shop.judge.sql(f"alter table {shop.name} compact '{kind}'")
+    with pytest.raises(CompactionError, match="queued or running already"):
+        compact_partition(shop.metastore, shop.name, kind=kind)
+    done = compact_next(shop.metastore)
+    assert done is not None
+    assert done.kind == kind
+    shop.judge.clean(shop.name)
+    assert [row[1] for row in shop.rows()] == [1, 2, 3, 4]
