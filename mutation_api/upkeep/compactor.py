@@ -26,6 +26,7 @@ from mutation_api.errors import CommitOutcomeUnknownError, CompactionError, Conf
 from mutation_api.table.acid_table import WriterOptions
 from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MutatorClientBuilder
 from mutation_api.transaction.catalog import split_full_name
+from mutation_api.transaction.hold import open_holds
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.snapshot import Snapshot
 from mutation_api.upkeep.partition_compaction import (
@@ -239,6 +240,22 @@ def _done(
         sum(file.byte_count for file in files),
         work.byte_count,
         time.monotonic() - started,
+        _holds_on(metastore, name),
+    )
+
+
+def _holds_on(metastore: MetastoreClient, table: str) -> str:
+    """Return who keeps the server's cleaner from the files of a table, '' if nobody says so."""
+    try:
+        holds = open_holds(metastore.get_open_txns())
+    except MetastoreError as error:
+        _log.warning("could not ask who holds the files of %s: %s", table, error)
+        return ""
+    hosts = sorted({host for host, tables, _ in holds if table in tables.split(",")})
+    if not hosts:
+        return ""
+    return (
+        f"a change feed on {', '.join(hosts)} has a hold on them. The cleaner removes them when it has ended"
     )
 
 

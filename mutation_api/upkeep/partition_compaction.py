@@ -68,7 +68,7 @@ class CompactedDirectory:
     After a minor compaction, it is the delta; a delete delta of the same range may lie beside it.
     ``row_count`` and ``byte_count`` are those of the new directories; a row of a delta is an event.
     ``byte_count_before`` is the size of the files that it replaces. ``kept_for`` is the reason why obsolete
-    files are still there that no cleaner of the server will remove, '' if there is none.
+    files stay for now, '' if none is known: a change feed with a hold, before Hive 4 any open transaction.
     """
 
     table: str

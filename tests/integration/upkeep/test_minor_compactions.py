@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
+import time
+
 import pytest
 
+from mutation_api import connect
+from mutation_api.cdc import AppendRows, hive_sink
 from mutation_api.upkeep.compactor import compact_partition
+from mutation_api.upkeep.watermark_table import ensure_watermark_table
 from tests.integration.upkeep.compacted_shop import Died, Shop, rows_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
@@ -139,3 +145,57 @@ def test_a_snapshot_from_before(shop: Shop) -> None:
         assert sorted(view.table(shop.name).scan(["id"]).to_arrow()["id"].to_pylist()) == [2, 3, 4]
     shop.judge.clean(shop.name)
     assert [row[1] for row in shop.rows()] == [3, 4]
+
+
+@pytest.mark.long
+@LINES
+@pytest.mark.parametrize("kind", ["minor", "major"])
+def test_a_change_feed_with_a_hold(shop: Shop, kind: str) -> None:
+    """It reads all changes after our compaction and the cleaner, which is named; then the files go."""
+    shop.create("")
+    shop.append(1, 2, 3)
+    shop.append(4)
+    with shop.hive.changes(shop.name, since="now", hold=3600) as feed:
+        position = feed.position
+    shop.hive.table(shop.name).delete(where="id = 1")
+    shop.append(5)
+    shop.judge.sql(f"update {shop.name} set item = 'x' where id = 5")
+    with connect(shop.judge.uri) as other, other.changes(shop.name, since=position) as feed:
+        expected = [(each.txn_id, each.tables[shop.name].to_arrow().to_pylist()) for each in feed]
+    assert len(expected) == 3
+    done = compact_partition(shop.metastore, shop.name, kind=kind)
+    assert "a change feed on" in done.kept_for
+    assert "has a hold" in str(done)
+    shop.judge.cleaner()
+    time.sleep(1.1)  # the cleaner leaves a compaction of the last second
+    shop.judge.cleaner()
+    kept = shop.directories()
+    assert "delta_0000001_0000001_0000" in kept
+    with shop.hive.changes(shop.name, since=position) as feed:
+        found = [(each.txn_id, each.tables[shop.name].to_arrow().to_pylist()) for each in feed]
+    assert repr(found) == repr(expected)
+    shop.hive.close()
+    shop.judge.clean(shop.name)
+    assert len(shop.directories()) < len(kept)
+
+
+@pytest.mark.long
+@LINES
+def test_a_stream_compacts_its_tables(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If it is asked to, and only partitions with many deltas."""
+    shop.create("partitioned by (day string)")
+    for number in range(4):
+        with shop.hive.transaction(shop.name, create_partitions=True) as tx:
+            tx.table(shop.name).append(rows_of(number, day="a"))
+    shop.append(5, day="a")
+    with shop.hive.transaction(shop.name, create_partitions=True) as tx:
+        tx.table(shop.name).append(rows_of(6, day="b"))
+    monkeypatch.setattr(importlib.import_module("mutation_api.cdc.hive_sink"), "HINT_DELTAS", 4)
+    sink = hive_sink(shop.judge.uri, "q", AppendRows(shop.name), compactor="own")
+    ensure_watermark_table(shop.metastore, sink.watermark_table)
+    before = shop.rows()
+    sink._tend(shop.metastore)
+    shop.judge.clean(shop.name)
+    assert len(shop.directories("day=a")) == len(shop.directories("day=b")) == 1
+    assert shop.directories("day=a")[0].startswith("delta_0000001_0000005_v")
+    assert shop.rows() == before
