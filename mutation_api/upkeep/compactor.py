@@ -153,7 +153,7 @@ def compact_partition(
         threads: see :func:`compact_next`.
         options: see :func:`compact_next`.
         without_queue: True to compact a table of Hive 2.3 or 3.1 (major); see :mod:`.unqueued_compaction`.
-        wait_seconds: without the queue, the longest wait for the end of other transactions and of locks.
+        wait_seconds: without the queue, the longest wait for the end of other transactions.
 
     Raises:
         ConfigurationError: If the kind is neither, or the server is older than Hive 4 (with

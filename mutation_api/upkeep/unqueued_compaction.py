@@ -55,6 +55,8 @@ __all__ = ["compact_unqueued"]
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.5
+_LOCK_SECONDS = 60.0
+"""The longest wait for the exclusive lock. Readers that come meanwhile wait behind it."""
 _SHOWN = 3
 """The number of transactions that a message names."""
 
@@ -83,7 +85,8 @@ def compact_unqueued(
         partition: the escaped name of the partition; '' for an unpartitioned table.
         threads: see :func:`mutation_api.upkeep.compactor.compact_next`.
         options: stripe size and compression of the new files.
-        wait_seconds: the longest wait for the end of other transactions, and for the exclusive lock.
+        wait_seconds: the longest wait for the end of other transactions. The exclusive lock is waited for at
+            most for a minute of it, since new readers wait behind the request.
         user: owner of the locks. If None, this process's user.
         clock: measures the waits. If None, the system's.
 
@@ -196,7 +199,8 @@ class _Unqueued:
         if remaining:
             raise CompactionError(
                 f"{self.where}: {_named(remaining)} may hold a snapshot from before, even without a lock, "
-                "and would fail on a newer base. Nothing has changed. Compact again when it has ended"
+                "and would fail on a newer base. Nothing has changed. Compact again when it has ended, or "
+                "abort it with 'hive-mutate abort TXN' if its client is dead"
             )
         with self._locked():
             self.check_alone()
@@ -221,7 +225,7 @@ class _Unqueued:
             self.database,
             self.name,
             self.user,
-            self.wait_seconds,
+            min(self.wait_seconds, _LOCK_SECONDS),
             self.clock,
             partition=self.partition or None,
         )
