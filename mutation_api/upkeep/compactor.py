@@ -21,7 +21,7 @@ import uuid
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError
-from metastore_client.model import CompactionEnd, CompactionJob, CompactionType
+from metastore_client.model import CompactionEnd, CompactionJob, CompactionType, TxnState
 from mutation_api.errors import CommitOutcomeUnknownError, CompactionError, ConfigurationError
 from mutation_api.table.acid_table import WriterOptions
 from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MutatorClientBuilder
@@ -223,6 +223,7 @@ def _done(
             snapshot.abort()
             raise
         try:
+            _check_no_rival(metastore, work)
             metastore.compaction_ended(job, CompactionEnd.DONE)
             snapshot.commit()
         except CommitOutcomeUnknownError:
@@ -242,6 +243,24 @@ def _done(
         time.monotonic() - started,
         _holds_on(metastore, name),
     )
+
+
+def _check_no_rival(metastore: MetastoreClient, work: PartitionCompaction) -> None:
+    """Refuse if another worker has compacted the partition at the same time, or still does.
+
+    Of two compactors of this library, at least one finds the other's directories, since both look after
+    theirs are there.
+    """
+    rivals = work.rivals()
+    if not rivals:
+        return
+    aborted = {each.id for each in metastore.get_open_txns().txns if each.state is TxnState.ABORTED}
+    for each in rivals:
+        if each.compaction_txn not in aborted:
+            raise CompactionError(
+                f"table {work.view.table.full_name}: the compaction of transaction {each.compaction_txn} "
+                f"wrote {each.name} at the same time. No row was changed, and the new files are removed"
+            )
 
 
 def _holds_on(metastore: MetastoreClient, table: str) -> str:

@@ -27,9 +27,13 @@ from mutation_api.errors import CompactionError
 from mutation_api.format.layout import (
     ACID_VERSION_FILE,
     BASE_MARKER,
+    BaseDirectory,
+    DeltaDirectory,
     base_directory_name,
     delete_delta_directory_name,
     delta_directory_name,
+    is_hidden,
+    parse_directory_name,
 )
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
 from mutation_api.read.partition_files import list_partition_files
@@ -199,6 +203,34 @@ class PartitionCompaction:
     def discard(self) -> None:
         """Remove what is hidden. A failure is only logged: the next transaction removes it."""
         _remove(self._staging)
+
+    def rivals(self) -> list[BaseDirectory | DeltaDirectory]:
+        """Return what other compactions have written since, beside which readers would read rows twice.
+
+        These are directories that share ids with the new ones without covering them. The server gives a
+        partition to one worker at a time, but to another one if the first seems to be dead.
+        """
+        table = self.view.table
+        names = [each.name for each in storage_at(self._location).list(self._location) if each.is_directory]
+        parsed = [parse_directory_name(each, table.version) for each in names if not is_hidden(each)]
+        others = [
+            each
+            for each in parsed
+            if each is not None
+            and each.compaction_txn not in (0, self.txn_id)
+            and not self.view.valid_txns.is_valid(each.compaction_txn)
+        ]
+        if self.kind is CompactionType.MAJOR:
+            deltas = [each for each in others if isinstance(each, DeltaDirectory)]
+            return [each for each in deltas if each.first <= self.last < each.last]
+        first, last = min(file.first for file in self._joined), max(file.last for file in self._joined)
+
+        def shares_ids(other: BaseDirectory | DeltaDirectory) -> bool:
+            if isinstance(other, BaseDirectory):
+                return first <= other.last < last
+            return other.first <= last and first <= other.last
+
+        return [each for each in others if shares_ids(each)]
 
     def is_unchanged(self) -> bool:
         """Return True if the view would still read the files that were planned."""

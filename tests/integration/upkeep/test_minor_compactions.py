@@ -7,8 +7,10 @@ import time
 
 import pytest
 
-from mutation_api import connect
+from metastore_client.model import CompactionEnd
+from mutation_api import CompactionError, connect
 from mutation_api.cdc import AppendRows, hive_sink
+from mutation_api.upkeep import partition_compaction
 from mutation_api.upkeep.compactor import compact_partition
 from mutation_api.upkeep.watermark_table import ensure_watermark_table
 from tests.integration.upkeep.compacted_shop import Died, Shop, rows_of
@@ -199,3 +201,49 @@ def test_a_stream_compacts_its_tables(shop: Shop, monkeypatch: pytest.MonkeyPatc
     assert len(shop.directories("day=a")) == len(shop.directories("day=b")) == 1
     assert shop.directories("day=a")[0].startswith("delta_0000001_0000005_v")
     assert shop.rows() == before
+
+
+@pytest.mark.long
+@LINES
+@pytest.mark.parametrize(("kind", "other"), [("minor", "minor"), ("minor", "major"), ("major", "minor")])
+def test_a_second_worker_of_one_partition(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, kind: str, other: str
+) -> None:
+    """The server takes the first one for dead. Only one commits; otherwise rows would be read twice."""
+    shop.create("")
+    shop.append(1, 2)
+    shop.append(3)
+    written = partition_compaction.write_compacted
+    seconds: list[str | None] = []
+
+    def second(*arguments: object) -> object:
+        monkeypatch.undo()
+        found = written(*arguments)  # type: ignore[arg-type]
+        database, table = shop.name.split(".")
+        (entry,) = [
+            each
+            for each in shop.metastore.show_compactions()
+            if (each.database, each.table, each.state) == (database, table, "working")
+        ]
+        job = shop.metastore.compaction_job(entry)
+        shop.metastore.compaction_ended(job, CompactionEnd.FAILED, "taken for dead")
+        if kind != other:  # what it joins is not covered by a base of less
+            shop.append(4)
+            shop.append(5)
+        seconds.append(compact_partition(shop.metastore, shop.name, kind=other).directory)
+        return found
+
+    monkeypatch.setattr(partition_compaction, "write_compacted", second)
+    if (kind, other) == ("minor", "major"):  # the base has all ids of the delta
+        compact_partition(shop.metastore, shop.name, kind=kind)
+    else:
+        with pytest.raises(CompactionError, match="at the same time"):
+            compact_partition(shop.metastore, shop.name, kind=kind)
+    ids = [1, 2, 3] if kind == other else [1, 2, 3, 4, 5]
+    assert [row[1] for row in shop.rows()] == ids
+    assert seconds[0] in shop.directories()
+    shop.judge.clean(shop.name)
+    shop.append(6)
+    shop.append(7)
+    assert shop.compact() is not None
+    assert [row[1] for row in shop.rows()] == [*ids, 6, 7]
