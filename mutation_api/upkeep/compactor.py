@@ -248,8 +248,7 @@ def _done(
 def _check_no_rival(metastore: MetastoreClient, work: PartitionCompaction) -> None:
     """Refuse if another worker has compacted the partition at the same time, or still does.
 
-    Of two compactors of this library, at least one finds the other's directories, since both look after
-    theirs are there.
+    Two compactors of this library look after their directories are there, so at least one finds the other.
     """
     rivals = work.rivals()
     if not rivals:
