@@ -154,8 +154,20 @@ class PartitionCompaction:
         threads: int,
         options: WriterOptions,
     ) -> PartitionCompaction:
-        """List the partition. Raises DirectoryStateError if a snapshot could not read it."""
+        """List the partition.
+
+        Raises:
+            CompactionError: If a base would cover ids that are still open.
+            DirectoryStateError: If a snapshot could not read the partition.
+        """
         splits, files = tuple(view.plan([partition])), tuple(_files(view, partition))
+        high_watermark = view.valid_ids.high_watermark
+        beyond = [each.location for each in files if each.last > high_watermark]
+        if beyond and kind is CompactionType.MAJOR:
+            raise CompactionError(
+                f"table {view.table.full_name}: {beyond[0]} also has ids above {high_watermark}, which are "
+                "open: a streaming client still writes there. Compact when it has ended"
+            )
         return cls(kind, view, partition, txn_id, splits, files, threads, options)
 
     @property

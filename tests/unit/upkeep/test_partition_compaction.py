@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ import pytest
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_2_3, HIVE_3_1, HIVE_4_1, InMemoryMetastore
-from mutation_api.errors import ConfigurationError, MutationError
+from mutation_api.errors import CompactionError, ConfigurationError, MutationError
 from mutation_api.format.event import RowIdArrays
 from mutation_api.hive.connect import connect
 from mutation_api.hive.connection import Hive
@@ -196,3 +197,21 @@ def test_a_file_with_a_fault_is_not_published(
     monkeypatch.undo()
     done = compact_partition(metastore, TABLE, kind=kind, without_queue=without_queue, wait_seconds=1.0)
     assert done.directory is not None
+
+
+@pytest.mark.parametrize("layout", ["4.1", pytest.param("2.3", marks=pytest.mark.long)])
+def test_a_delta_of_open_ids_is_not_covered(given: Given, layout: str) -> None:
+    """A streaming client has several ids in one delta, of which the later ones are open."""
+    hive, metastore, folder = given
+    for number in range(3):
+        hive.table(TABLE).append(rows_of([number], "a"))
+    first, last = sorted(each for each in folder.iterdir() if each.name.startswith("delta"))[1:]
+    shutil.rmtree(last)
+    last_id = int(last.name.split("_")[1])
+    with hive.transaction(TABLE) as tx:
+        tx.table(TABLE).append(rows_of([9], "open"))
+        first.rename(first.parent / f"{first.name.rpartition('_')[0].rpartition('_')[0]}_{last_id + 2:07d}")
+        names = sorted(each.name for each in folder.iterdir())
+        with pytest.raises(CompactionError, match="a streaming client still writes there"):
+            compact_partition(metastore, TABLE, without_queue=layout != "4.1", wait_seconds=1.0)
+        assert sorted(each.name for each in folder.iterdir()) == names
