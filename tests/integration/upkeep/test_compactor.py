@@ -23,7 +23,7 @@ from tests.support.hive_site import write_hive_site
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
-LINES = pytest.mark.parametrize("hive_line", ["4.1", "4.2"], indirect=True)
+LINES = pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)
 
 
 @pytest.mark.long

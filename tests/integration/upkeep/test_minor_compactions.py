@@ -18,7 +18,7 @@ from tests.integration.upkeep.compacted_shop import Died, Shop, rows_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
-LINES = pytest.mark.parametrize("hive_line", ["4.1", "4.2"], indirect=True)
+LINES = pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)
 
 
 def compact(shop: Shop, partition: str = "") -> str | None:
