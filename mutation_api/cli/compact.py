@@ -50,6 +50,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the exclusive lock of the partition; see docs/compaction.md",
     )
     parser.add_argument(
+        "--for-consumers",
+        action="store_true",
+        help="with --engine local: compact only what all consumers of change feeds have read",
+    )
+    parser.add_argument(
+        "--watermark-table",
+        metavar="DB.TABLE",
+        help="table of the consumers' positions (default: mutation_watermarks in the table's database)",
+    )
+    parser.add_argument(
         "--partition",
         action="append",
         default=[],
@@ -110,6 +120,8 @@ def run(arguments: argparse.Namespace) -> int:
             at_once=arguments.at_once,
             engine=arguments.engine,
             without_queue=arguments.without_queue,
+            for_consumers=arguments.for_consumers,
+            watermark_table=arguments.watermark_table,
             wait_seconds=None if arguments.no_wait else arguments.wait,
             progress=progress(arguments),
         )

@@ -17,14 +17,17 @@ from dataclasses import dataclass, field
 from metastore_client.client import MetastoreClient
 from metastore_client.model import CompactionInfo, CompactionType
 from mutation_api.errors import CompactionError, ConfigurationError
+from mutation_api.format.directory_state import first_missing
 from mutation_api.read.table_view import open_table
 from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MutatorClientBuilder
 from mutation_api.transaction.catalog import normal_full_name, split_full_name
+from mutation_api.transaction.feed_position import NOW, parsed_position
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.upkeep.compactor import LOCAL_KINDS, compact_partition
 from mutation_api.upkeep.delta_sizes import DeltaSizes, delta_sizes
 from mutation_api.upkeep.doctor import compactor_trouble
 from mutation_api.upkeep.partition_compaction import CompactedDirectory
+from mutation_api.upkeep.watermark_table import consumer_positions
 
 __all__ = [
     "DELTA_ROWS_DEFAULT",
@@ -35,6 +38,7 @@ __all__ = [
     "CompactedPartition",
     "CompactionThreshold",
     "compact_table",
+    "read_by_consumers",
     "read_sizes",
 ]
 
@@ -137,6 +141,8 @@ def compact_table(
     wait_seconds: float | None = WAIT_SECONDS_DEFAULT,
     engine: str = "hive",
     without_queue: bool = False,
+    for_consumers: bool = False,
+    watermark_table: str | None = None,
     progress: Callable[[str], None] = lambda line: None,
 ) -> CompactReport:
     """Compact the partitions of a table that have deltas, if the deltas together reach a threshold.
@@ -157,6 +163,10 @@ def compact_table(
             compactions of Hive 4). See :mod:`mutation_api.upkeep.compactor`.
         without_queue: True to let this process compact on Hive 2.3 or 3.1 (``engine="local"``, major). See
             :mod:`mutation_api.upkeep.unqueued_compaction`.
+        for_consumers: True to compact only what all consumers of change feeds have read, so that none of them
+            misses changes (``engine="local"``).
+        watermark_table: the table of their positions. If None, ``mutation_watermarks`` in the table's
+            database.
         progress: called with a message when something changes.
 
     Raises:
@@ -177,8 +187,8 @@ def compact_table(
             f"engine={engine!r}, kind={kind!r}: expected an engine of {', '.join(ENGINES)}; local does "
             f"{' and '.join(LOCAL_KINDS)} compactions only"
         )
-    if without_queue and engine != "local":
-        raise ConfigurationError(f"without_queue requires engine='local', got {engine!r}")
+    if (without_queue or for_consumers) and engine != "local":
+        raise ConfigurationError(f"without_queue and for_consumers require engine='local', got {engine!r}")
     limit = threshold or CompactionThreshold()
     sizes = read_sizes(metastore, table, counts_rows=limit.row_count is not None)
     missing = sorted(set(partitions) - {each.partition for each in sizes})
@@ -192,12 +202,14 @@ def compact_table(
     if kind != "rebalance" and not limit.reached_by(chosen):
         return CompactReport(table, kind, limit, delta_rows, ())
     if engine == "local":
+        up_to = _read_by_all(metastore, table, watermark_table, progress) if for_consumers else None
         here = functools.partial(
             compact_partition,
             metastore,
             table,
             kind=kind,
             threads=at_once,
+            up_to=up_to,
             without_queue=without_queue,
             wait_seconds=LOCK_TIMEOUT_SECONDS_DEFAULT if wait_seconds is None else wait_seconds,
         )
@@ -207,6 +219,53 @@ def compact_table(
         found = tuple(waiter.compact(chosen, at_once))
     after = () if wait_seconds is None else tuple(read_sizes(metastore, table, counts_rows=False))
     return CompactReport(table, kind, limit, delta_rows, found, after)
+
+
+def read_by_consumers(
+    metastore: MetastoreClient, table: str, watermark_table: str | None = None
+) -> dict[str, int | None]:
+    """Return the highest id up to which each consumer of a table has read all changes, by name.
+
+    It is None if the consumer has read everything, and 0 if it has not read anything yet.
+
+    Args:
+        metastore: the metastore.
+        table: the full name of the table.
+        watermark_table: the table of positions. If None, ``mutation_watermarks`` in the table's database.
+
+    Raises:
+        ConfigurationError: If a given watermark table does not exist, or is none.
+        Other errors: See :func:`compact_table`.
+    """
+    positions = consumer_positions(metastore, table, watermark_table)
+    if not positions:
+        return {}
+    with MutatorClientBuilder().metastore(metastore).build() as client, client.open_snapshot(table) as view:
+        now = view.valid_ids(table)
+    found: dict[str, int | None] = {}
+    for name, position in positions.items():
+        seen = now if position == NOW else parsed_position(position, table, now)
+        missing = first_missing(now.up_to(0) if seen is None else seen, now)
+        found[name] = None if missing is None else missing - 1
+    return found
+
+
+def _read_by_all(
+    metastore: MetastoreClient,
+    table: str,
+    watermark_table: str | None,
+    progress: Callable[[str], None],
+) -> int | None:
+    late = {
+        name: last
+        for name, last in read_by_consumers(metastore, table, watermark_table).items()
+        if last is not None
+    }
+    if not late:
+        return None
+    slowest = min(late, key=lambda name: (late[name], name))
+    progress(f"{table}: consumer {slowest} has read up to id {late[slowest]}, so no later one is compacted")
+    return late[slowest]
 
 
 def _compacted_here(

@@ -113,18 +113,18 @@ def compact_next(
     _check_has_workers(metastore)
     with metastore_errors_as_ours("could not take a compaction from the queue"):
         _fail_those_of_dead_workers(metastore)
-    return _taken_and_done(metastore, pool, threads, options)
+    return _taken_and_done(metastore, pool, threads, options or WriterOptions(), None)
 
 
 def _taken_and_done(
-    metastore: MetastoreClient, pool: str | None, threads: int, options: WriterOptions | None
+    metastore: MetastoreClient, pool: str | None, threads: int, options: WriterOptions, up_to: int | None
 ) -> CompactedDirectory | None:
     with metastore_errors_as_ours("could not take a compaction from the queue"):
         job = metastore.next_compaction(_worker_id(), "hive-mutation-api", pool)
     if job is None:
         return None
     try:
-        return _done(metastore, job, threads, options or WriterOptions())
+        return _done(metastore, job, threads, options, up_to)
     except CommitOutcomeUnknownError:
         raise
     except BaseException as error:
@@ -140,6 +140,7 @@ def compact_partition(
     kind: str = "major",
     threads: int = THREADS_DEFAULT,
     options: WriterOptions | None = None,
+    up_to: int | None = None,
     without_queue: bool = False,
     wait_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
 ) -> CompactedDirectory:
@@ -152,6 +153,8 @@ def compact_partition(
         kind: ``major``, or ``minor`` to join the deltas above the base.
         threads: see :func:`compact_next`.
         options: see :func:`compact_next`.
+        up_to: the highest id to compact. If None, all ids that have ended. See
+            :func:`mutation_api.upkeep.compact.read_by_consumers`.
         without_queue: True to compact a table of Hive 2.3 or 3.1 (major); see :mod:`.unqueued_compaction`.
         wait_seconds: without the queue, the longest wait for the end of other transactions.
 
@@ -168,7 +171,13 @@ def compact_partition(
         if kind != "major":
             raise ConfigurationError(f"kind={kind!r}: without the queue only major compactions are possible")
         return compact_unqueued(
-            metastore, table, partition, threads=threads, options=options, wait_seconds=wait_seconds
+            metastore,
+            table,
+            partition,
+            threads=threads,
+            options=options,
+            up_to=up_to,
+            wait_seconds=wait_seconds,
         )
     _check_has_workers(metastore)
     database, name = split_full_name(table)
@@ -177,7 +186,7 @@ def compact_partition(
     with metastore_errors_as_ours(f"table {where}: cannot request a compaction"):
         _fail_those_of_dead_workers(metastore)
         is_new = metastore.compact(database, name, partition or None, CompactionType[kind.upper()], pool=pool)
-    found = _taken_and_done(metastore, pool, threads, options) if is_new else None
+    found = _taken_and_done(metastore, pool, threads, options, up_to) if is_new else None
     if found is None:
         raise CompactionError(
             f"table {where}: a compaction is queued or running already. Wait for it: hive-mutate show "
@@ -203,7 +212,7 @@ def _report(metastore: MetastoreClient, job: CompactionJob, end: CompactionEnd, 
 
 
 def _done(
-    metastore: MetastoreClient, job: CompactionJob, threads: int, options: WriterOptions
+    metastore: MetastoreClient, job: CompactionJob, threads: int, options: WriterOptions, up_to: int | None
 ) -> CompactedDirectory:
     name, partition = f"{job.database}.{job.table}", job.partition or ""
     kind = job.type.name.lower()
@@ -213,7 +222,7 @@ def _done(
     with MutatorClientBuilder().metastore(metastore).build() as client:
         snapshot = client.open_compaction(name)
         try:
-            job, work = _planned(metastore, job, snapshot, threads, options)
+            job, work = _planned(metastore, job, snapshot, threads, options, up_to)
             if not work.is_needed:
                 metastore.compaction_ended(job, CompactionEnd.REFUSED, "there is nothing to compact")
                 snapshot.commit()
@@ -283,10 +292,11 @@ def _planned(
     snapshot: Snapshot,
     threads: int,
     options: WriterOptions,
+    up_to: int | None,
 ) -> tuple[CompactionJob, PartitionCompaction]:
     """Plan the compaction, and report its transaction."""
     partition = job.partition or ""
-    view = compactable_view(metastore, snapshot, job.database, job.table, partition)
+    view = compactable_view(metastore, snapshot, job.database, job.table, partition, up_to)
     # Hive's worker takes the owner of the directory, which is the table's owner unless it was changed.
     owner = metastore.get_table(job.database, job.table).owner
     job = metastore.compaction_began(job, snapshot.txn_id, view.valid_ids.high_watermark, owner)

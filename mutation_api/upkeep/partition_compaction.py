@@ -102,11 +102,16 @@ class CompactedDirectory:
 
 
 def compactable_view(
-    metastore: MetastoreClient, snapshot: Snapshot, database: str, table: str, partition: str
+    metastore: MetastoreClient,
+    snapshot: Snapshot,
+    database: str,
+    table: str,
+    partition: str,
+    up_to: int | None = None,
 ) -> TableView:
     """Return the view of a table that a compaction may rewrite: up to the first id that is open.
 
-    Transactions with later ids may still write rows that a new base would hide.
+    Transactions with later ids may still write rows that a new base would hide. ``up_to`` may be a lower id.
 
     Raises:
         CompactionError: If the table is sorted, or the partition does not exist.
@@ -116,8 +121,12 @@ def compactable_view(
         raise CompactionError(f"table {view.table.full_name}: it has no partition {partition!r} any more")
     if metastore.get_table(database, table).sort_columns:
         raise CompactionError(f"table {view.table.full_name} is sorted, which Hive does not compact either")
-    valid = view.valid_ids
-    return dataclasses.replace(view, valid_ids=valid.up_to(valid.min_open - 1))
+    last = view.valid_ids.min_open - 1
+    if up_to is not None:
+        # Ids in a base cannot be taken out of it again.
+        bases = [file.last for file in _files(view, partition) if not file.is_of_delta]
+        last = min(last, max([up_to, *bases]))
+    return dataclasses.replace(view, valid_ids=view.valid_ids.up_to(last))
 
 
 @dataclass(frozen=True)
@@ -165,8 +174,9 @@ class PartitionCompaction:
         beyond = [each.location for each in files if each.last > high_watermark]
         if beyond and kind is CompactionType.MAJOR:
             raise CompactionError(
-                f"table {view.table.full_name}: {beyond[0]} also has ids above {high_watermark}, which are "
-                "open: a streaming client still writes there. Compact when it has ended"
+                f"table {view.table.full_name}: {beyond[0]} also has ids above {high_watermark}, up to which "
+                "the partition is compacted: a streaming client still writes there, or a consumer of changes "
+                "has read only a part of it. Compact when it has ended, or has read on"
             )
         return cls(kind, view, partition, txn_id, splits, files, threads, options)
 

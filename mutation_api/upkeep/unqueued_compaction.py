@@ -73,6 +73,7 @@ def compact_unqueued(
     *,
     threads: int,
     options: WriterOptions,
+    up_to: int | None = None,
     wait_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
     user: str | None = None,
     clock: Clock | None = None,
@@ -85,6 +86,7 @@ def compact_unqueued(
         partition: the escaped name of the partition; '' for an unpartitioned table.
         threads: see :func:`mutation_api.upkeep.compactor.compact_next`.
         options: stripe size and compression of the new files.
+        up_to: the highest id to compact. If None, all ids that have ended.
         wait_seconds: the longest wait for the end of other transactions. The exclusive lock is waited for at
             most for a minute of it, since new readers wait behind the request.
         user: owner of the locks. If None, this process's user.
@@ -108,7 +110,7 @@ def compact_unqueued(
     with metastore_errors_as_ours(f"{work.where} could not be compacted"):
         work.check_alone()
         with open_transaction(metastore, user, work.clock) as keeper:
-            return work.done(keeper, threads, options)
+            return work.done(keeper, threads, options, up_to)
 
 
 @dataclass(frozen=True)
@@ -157,13 +159,15 @@ class _Unqueued:
                 return each.state
         return None
 
-    def done(self, keeper: Heartbeat, threads: int, options: WriterOptions) -> CompactedDirectory:
+    def done(
+        self, keeper: Heartbeat, threads: int, options: WriterOptions, up_to: int | None
+    ) -> CompactedDirectory:
         """Do all steps. ``keeper`` is the transaction under which files are staged."""
         started = time.monotonic()
         full_name = f"{self.database}.{self.name}"
         builder = MutatorClientBuilder().metastore(self.metastore)
         with builder.build() as client, client.open_snapshot(full_name) as snapshot:
-            view = compactable_view(self.metastore, snapshot, self.database, self.name, self.partition)
+            view = compactable_view(self.metastore, snapshot, self.database, self.name, self.partition, up_to)
             if not storage_at(view.locations[self.partition]).publishes_by_rename:
                 raise ConfigurationError(
                     f"{self.where} is in {view.table.location.scheme}, where no directory can be renamed in "

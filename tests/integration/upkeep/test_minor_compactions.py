@@ -8,10 +8,10 @@ import time
 import pytest
 
 from metastore_client.model import CompactionEnd
-from mutation_api import CompactionError, connect
+from mutation_api import CompactionError, DirectoryStateError, connect
 from mutation_api.cdc import AppendRows, hive_sink
 from mutation_api.upkeep import partition_compaction
-from mutation_api.upkeep.compact import CompactionThreshold, compact_table
+from mutation_api.upkeep.compact import CompactionThreshold, compact_table, read_by_consumers
 from mutation_api.upkeep.compactor import compact_partition
 from mutation_api.upkeep.watermark_table import ensure_watermark_table
 from tests.integration.upkeep.compacted_shop import Died, Shop, rows_of
@@ -252,3 +252,53 @@ def test_a_second_worker_of_one_partition(
     shop.append(7)
     assert shop.compact() is not None
     assert [row[1] for row in shop.rows()] == [*ids, 6, 7]
+
+
+@pytest.mark.long
+@LINES
+def test_consumers_lose_no_changes(shop: Shop) -> None:
+    """Only what all of them have read is compacted; without that, the slow one cannot go on."""
+    shop.create("")
+    shop.append(1, 2, 3)
+    shop.append(4)
+    with shop.hive.changes(shop.name, since="beginning", consumer="slow") as feed:
+        assert len(list(feed)) == 1
+        feed.commit()
+    shop.append(5)
+    shop.hive.table(shop.name).delete(where="id = 1")
+    with shop.hive.changes(shop.name, since="now", consumer="quick") as feed:
+        feed.commit()
+    shop.judge.sql(f"update {shop.name} set item = 'x' where id = 5")
+
+    def unread() -> str:
+        with shop.hive.changes(shop.name, consumer="slow") as feed:
+            return repr([(each.txn_id, each.tables[shop.name].to_arrow().to_pylist()) for each in feed])
+
+    def compacted(**options: object) -> list[str]:
+        lines: list[str] = []
+        threshold = CompactionThreshold(None, file_count=1)
+        compact_table(
+            shop.metastore,
+            shop.name,
+            threshold=threshold,
+            engine="local",
+            progress=lines.append,
+            **options,  # type: ignore[arg-type]
+        )
+        shop.judge.clean(shop.name)
+        return lines
+
+    expected, rows = unread(), shop.rows()
+    assert read_by_consumers(shop.metastore, shop.name) == {"slow": 2, "quick": 4}
+    lines = compacted(for_consumers=True)
+    assert lines[0] == f"{shop.name}: consumer slow has read up to id 2, so no later one is compacted"
+    assert [each for each in shop.directories() if each.startswith("base_0000002_v")]
+    assert (unread(), shop.rows()) == (expected, rows)
+    assert "nothing to compact" in compacted(for_consumers=True)[-1]
+    assert (unread(), shop.rows()) == (expected, rows)
+    compacted()
+    with pytest.raises(DirectoryStateError, match="no longer complete"):
+        unread()
+    assert shop.rows() == rows
+    shop.append(6)
+    assert "nothing to compact" in compacted(for_consumers=True)[-1]
