@@ -232,8 +232,9 @@ def _done(
             snapshot.abort()
             raise
         try:
-            _check_no_rival(metastore, work)
-            metastore.compaction_ended(job, CompactionEnd.DONE)
+            with metastore_errors_as_ours(f"table {name}: its compaction could not be committed"):
+                _check_no_rival(metastore, work)
+                metastore.compaction_ended(job, CompactionEnd.DONE)
             snapshot.commit()
         except CommitOutcomeUnknownError:
             raise
