@@ -1,7 +1,8 @@
-"""A major compaction by this library, beside the one of Hive 4.1's own worker.
+"""A compaction by this library, beside the one of Hive 4.1's own worker.
 
-    python -m benchmarks compaction            # 10,000,000 rows in 100 deltas
-    python -m benchmarks compaction --quick    # 1,000,000 rows in 20
+    python -m benchmarks compaction                 # 10,000,000 rows in 100 deltas
+    python -m benchmarks compaction --quick         # 1,000,000 rows in 20
+    python -m benchmarks compaction --kind minor    # joins the deltas only
 
 Each round compacts a new partition, whose files are links to those of the first one: rows in as many deltas,
 of which 1 % are deleted, in 8 buckets. The library's compaction reads the new files again and compares them
@@ -32,7 +33,7 @@ from mutation_api.upkeep import compact_partition
 
 __all__ = ["HELP", "add_arguments", "run"]
 
-HELP = "a major compaction beside Hive's own"
+HELP = "a compaction beside Hive's own"
 
 ROWS_DEFAULT, DELTAS_DEFAULT = 10_000_000, 100
 QUICK_ROWS, QUICK_DELTAS = 1_000_000, 20
@@ -50,6 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rows", type=int, help=f"rows of a partition (default: {ROWS_DEFAULT:,})")
     parser.add_argument("--deltas", type=int, help=f"deltas of a partition (default: {DELTAS_DEFAULT})")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROWS:,} rows in {QUICK_DELTAS} deltas")
+    parser.add_argument("--kind", choices=("major", "minor"), default="major", help="kind of compaction")
     ROUNDS.add_argument(parser)
     parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
 
@@ -59,10 +61,10 @@ def run(arguments: argparse.Namespace) -> int:
     rows = arguments.rows or (QUICK_ROWS if arguments.quick else ROWS_DEFAULT)
     deltas = arguments.deltas or (QUICK_DELTAS if arguments.quick else DELTAS_DEFAULT)
     rounds = ROUNDS.measured_of(arguments), ROUNDS.warm_up_of(arguments)
-    with Stage.opened(rows, deltas) as stage:
+    with Stage.opened(rows, deltas, arguments.kind) as stage:
         case = beside_baseline(
-            "compaction",
-            f"major compaction of {rows:,} rows in {deltas} deltas, {BUCKETS} buckets, 1 % deleted",
+            "compaction" if stage.kind == "major" else "minor compaction",
+            f"{stage.kind} compaction of {rows:,} rows in {deltas} deltas, {BUCKETS} buckets, 1 % deleted",
             [
                 Contestant("ours", stage.by_us, KINDS, stage.folder, stage.add_partition),
                 Contestant("Hive", stage.by_hive, KINDS, stage.folder, stage.add_partition),
@@ -72,7 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
         case["aims"] = {"ours / Hive": {"wall": TIME_AIM}}
         case["is_right"] = case["is_right"] and stage.is_right()
-    return finish([case], RESULTS if arguments.save else None, title="Compaction", packages=("pyarrow",))
+    is_saved = arguments.save and arguments.kind == "major"
+    return finish([case], RESULTS if is_saved else None, title="Compaction", packages=("pyarrow",))
 
 
 @dataclass
@@ -82,11 +85,12 @@ class Stage:
     judge: Hive41
     folder: Path
     row_count: int
+    kind: str
     last: int = 0
 
     @classmethod
     @contextlib.contextmanager
-    def opened(cls, rows: int, deltas: int) -> Iterator[Stage]:
+    def opened(cls, rows: int, deltas: int, kind: str) -> Iterator[Stage]:
         """Start Hive and fill the table."""
         with tempfile.TemporaryDirectory(prefix="bench-") as name, Hive41(Path(name) / "hive") as judge:
             judge.sql(f"create database {DATABASE}")
@@ -104,7 +108,7 @@ class Stage:
                 info = hive.metastore.get_table(DATABASE, TABLE)
             folder = Path(info.location.removeprefix("file:"))
             ((count,),) = judge.sql(f"select count(*) from {NAME}")
-            yield cls(judge, folder, int(str(count)))
+            yield cls(judge, folder, int(str(count)), kind)
 
     def add_partition(self, number: int) -> None:
         """Add a partition with links to the files of the first one."""
@@ -118,13 +122,16 @@ class Stage:
         """Compact the last partition with the library."""
         del number
         with connect(self.judge.uri) as hive:
-            assert compact_partition(hive.metastore, NAME, f"p={self.last}").directory is not None
+            done = compact_partition(hive.metastore, NAME, f"p={self.last}", kind=self.kind)
+            assert done.directory is not None
 
     def by_hive(self, number: int) -> None:
         """Compact the last partition with Hive's worker."""
         del number
         with connect(self.judge.uri) as hive:
-            assert hive.metastore.compact(DATABASE, TABLE, f"p={self.last}", CompactionType.MAJOR)
+            assert hive.metastore.compact(
+                DATABASE, TABLE, f"p={self.last}", CompactionType[self.kind.upper()]
+            )
         while any(each.state == "initiated" for each in self.judge.worker()):
             continue
 

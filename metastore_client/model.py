@@ -318,7 +318,8 @@ class WriteNotification:
 class CompactionInfo:
     """An entry of ``show_compact``.
 
-    Times are milliseconds since 1970. ``error`` is the reason for a failure, which only 4.x servers report.
+    Times are milliseconds since 1970. Only 4.x servers report ``error``, the reason for a failure, and
+    ``enqueue_time``, the time of the request.
     """
 
     database: str
@@ -333,6 +334,7 @@ class CompactionInfo:
     highest_write_id: int | None = None
     end_time: int | None = None
     error: str = ""
+    enqueue_time: int | None = None
 
 
 @dataclass(frozen=True)

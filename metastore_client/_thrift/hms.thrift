@@ -607,7 +607,8 @@ struct ShowCompactResponseElement {
   9: optional i64 hightestTxnId,
   11: optional i64 endTime,
   13: optional i64 id,
-  14: optional string errorMessage
+  14: optional string errorMessage,
+  15: optional i64 enqueueTime
 }
 
 struct ShowCompactResponse {

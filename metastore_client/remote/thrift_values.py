@@ -318,6 +318,7 @@ def compaction_info(answer: Answer) -> CompactionInfo:
         highest_write_id=answer["hightestTxnId"].optional(Answer.number),
         end_time=answer["endTime"].optional(Answer.number),
         error=answer["errorMessage"].text_or_empty(),
+        enqueue_time=answer["enqueueTime"].optional(Answer.number),
     )
 
 

@@ -105,6 +105,7 @@ class InMemoryMetastore(MemoryTransactions):
             type=type,
             state="initiated",
             id=len(self._compactions) + 1,
+            enqueue_time=int(time.time() * 1000) if self._capabilities.has_compaction_workers else None,
         )
         same = (entry.database, entry.table, entry.partition)
         queued = [c for c in self._compactions if c.state in ("initiated", "working")]

@@ -42,7 +42,8 @@ from mutation_api.transaction.catalog import normal_full_name, split_full_name
 from mutation_api.transaction.listener import SaidByTheNextStep
 from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.transaction import Transaction
-from mutation_api.upkeep.delta_sizes import delta_sizes
+from mutation_api.upkeep.compactor import compact_partition
+from mutation_api.upkeep.delta_sizes import DeltaSizes, delta_sizes
 from mutation_api.upkeep.watermark_table import ensure_watermark_table, watermark_table_beside
 from mutation_api.write.batch_sorter import give_back
 
@@ -53,7 +54,8 @@ _log = logging.getLogger(__name__)
 HINT_BATCHES = 50
 """The number of batches written by this process after which the deltas are counted."""
 HINT_DELTAS = 100
-"""The number of delta directories in a partition from which a warning is logged. Readers open all of them."""
+"""The number of delta directories in a partition from which a warning is logged, or they are joined."""
+COMPACTORS = ("hive", "own")
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,7 @@ class HiveSink:
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT
     progress: Callable[[BatchReport], None] = lambda report: None
     attempts: Attempts = field(default_factory=Attempts)
+    compactor: str = "hive"
     failure: MutationError | None = field(default=None, init=False)
     _written_count: int = field(default=0, init=False)
 
@@ -146,7 +149,7 @@ class HiveSink:
             if report.txn_id is not None:
                 self._written_count += 1
                 if self._written_count % HINT_BATCHES == 0:
-                    self._hint(metastore)
+                    self._tend(metastore)
         return report
 
     def _attempt(self, client: MutatorClient, batch: DataFrame, running: RunningBatch) -> BatchReport:
@@ -199,29 +202,41 @@ class HiveSink:
             datetime.now(UTC).replace(tzinfo=None),
         )
 
-    def _hint(self, metastore: MetastoreClient) -> None:
-        """Warn about tables that have so many deltas that reading them becomes slow."""
+    def _tend(self, metastore: MetastoreClient) -> None:
+        """Compact tables with so many deltas that reading them becomes slow, or warn of them."""
         names = [each.table for each in self.actions] + [self.watermark_table]
         builder = MutatorClientBuilder().metastore(metastore)
         for name in names:
             builder.add_source_table(name)
         with builder.build() as client, client.open_snapshot(*names) as snapshot:
-            for name in names:
-                sizes = delta_sizes(open_table(snapshot, name), counts_rows=False)
-                most = max(sizes, key=lambda each: each.directory_count, default=None)
-                if most is not None and most.directory_count >= HINT_DELTAS:
-                    where = (
-                        f"partition {most.partition} of table {name}" if most.partition else f"table {name}"
-                    )
-                    _log.warning(
-                        "streaming query %r: %s has %d delta directories, which every reader opens. Is "
-                        "Hive's compactor running? To request a compaction, run hive-mutate compact "
-                        "%s",
-                        self.name,
-                        where,
-                        most.directory_count,
-                        name,
-                    )
+            sizes = {name: delta_sizes(open_table(snapshot, name), counts_rows=False) for name in names}
+        for name, partitions in sizes.items():
+            many = [each for each in partitions if each.directory_count >= HINT_DELTAS]
+            if self.compactor == "own":
+                for each in many:
+                    self._compact(metastore, name, each.partition)
+            elif many:
+                self._warn(name, max(many, key=lambda each: each.directory_count))
+
+    def _warn(self, name: str, sizes: DeltaSizes) -> None:
+        where = f"partition {sizes.partition} of table {name}" if sizes.partition else f"table {name}"
+        _log.warning(
+            "streaming query %r: %s has %d delta directories, which every reader opens. Is Hive's compactor "
+            "running? To request a compaction, run hive-mutate compact %s",
+            self.name,
+            where,
+            sizes.directory_count,
+            name,
+        )
+
+    def _compact(self, metastore: MetastoreClient, name: str, partition: str) -> None:
+        """Join the deltas of a partition. The batch is committed already, so a failure is only logged."""
+        try:
+            done = compact_partition(metastore, name, partition, kind="minor")
+        except MutationError as error:
+            _log.warning("streaming query %r: could not compact: %s", self.name, error)
+        else:
+            _log.info("streaming query %r: %s", self.name, done)
 
 
 def _written(
@@ -245,6 +260,7 @@ def hive_sink(
     lock_timeout_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
     progress: Callable[[BatchReport], None] = lambda report: None,
     attempts: int | Attempts = 1,
+    compactor: str = "hive",
 ) -> HiveSink:
     """Return a function for ``foreachBatch`` that writes each batch of a streaming query exactly once::
 
@@ -275,11 +291,14 @@ def hive_sink(
         progress: called with the report of each batch.
         attempts: the most attempts for a batch that loses a race: the lock was not granted in time, another
             transaction committed first, or the transaction was ended from outside. See ``Hive.run``.
+        compactor: ``hive`` to leave compactions to Hive and warn of many deltas. ``own`` to join them in this
+            process, between two batches: every 50 batches, the deltas of partitions with 100 or more are
+            joined to one (minor). It requires Hive 4.
 
     Raises:
-        ConfigurationError: If there is no action, if two actions have the same table, if a name is not
-            ``database.table``, or if the tables are in several databases and ``watermark_table`` is not
-            given.
+        ConfigurationError: If there is no action, if ``compactor`` is neither, if two actions have the same
+            table, if a name is not ``database.table``, or if the tables are in several databases and
+            ``watermark_table`` is not given.
     """
     if not name or not actions:
         raise ConfigurationError("a streaming query requires a name and at least one action")
@@ -300,6 +319,8 @@ def hive_sink(
     marks = normal_full_name(watermark_table or watermark_table_beside(targets[0]))
     if marks in targets:
         raise ConfigurationError(f"table {marks} cannot be both a target and the watermark table")
+    if compactor not in COMPACTORS:
+        raise ConfigurationError(f"compactor={compactor!r}: expected one of {', '.join(COMPACTORS)}")
     return HiveSink(
         metastore,
         name,
@@ -310,4 +331,5 @@ def hive_sink(
         lock_timeout_seconds,
         progress,
         Attempts.of(attempts),
+        compactor,
     )

@@ -41,7 +41,23 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=ENGINES,
         default="hive",
         help="hive: let a worker of Hive compact; local: compact on this machine, which requires Hive 4 and "
-        "--kind major (default: %(default)s)",
+        "--kind minor or major (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--without-queue",
+        action="store_true",
+        help="with --engine local: compact on Hive 2.3 or 3.1, which have no queue for other programs, under "
+        "the exclusive lock of the partition; see docs/compaction.md",
+    )
+    parser.add_argument(
+        "--for-consumers",
+        action="store_true",
+        help="with --engine local: compact only what all consumers of change feeds have read",
+    )
+    parser.add_argument(
+        "--watermark-table",
+        metavar="DB.TABLE",
+        help="table of the consumers' positions (default: mutation_watermarks in the table's database)",
     )
     parser.add_argument(
         "--partition",
@@ -103,6 +119,9 @@ def run(arguments: argparse.Namespace) -> int:
             threshold=threshold,
             at_once=arguments.at_once,
             engine=arguments.engine,
+            without_queue=arguments.without_queue,
+            for_consumers=arguments.for_consumers,
+            watermark_table=arguments.watermark_table,
             wait_seconds=None if arguments.no_wait else arguments.wait,
             progress=progress(arguments),
         )

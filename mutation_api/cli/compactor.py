@@ -1,13 +1,15 @@
 """``hive-mutate compactor``: compact tables of Hive 4 in place of a HiveServer2.
 
-It takes major compactions from the metastore's queue and does them on this machine. The new files are
-compared with the old ones, row by row, before anything becomes visible. The metastore's cleaner then removes
-the old files:
+It takes minor and major compactions from the metastore's queue and does them on this machine. The new files
+are compared with the old ones, row by row, before anything becomes visible. The metastore's cleaner then
+removes the old files:
 
   hive-mutate compactor --follow 60
 
 Several may run at the same time, together with Hive's own workers. With --pool, only compactions that were
 requested for that pool are taken (ALTER TABLE … COMPACT 'major' POOL 'name'); without it, those of no pool.
+With --follow, a compaction that fails is printed on standard error and shown as failed in the queue, and the
+command goes on.
 """
 
 from __future__ import annotations
@@ -16,7 +18,8 @@ import argparse
 import json
 
 from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_from
-from mutation_api.cli.terminal import say
+from mutation_api.cli.terminal import say, say_aside
+from mutation_api.errors import CompactionError, ReadError, RecordValueError
 from mutation_api.transaction.clock import SystemClock
 from mutation_api.upkeep.compactor import THREADS_DEFAULT, compact_next
 
@@ -54,10 +57,16 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.refuse_usage("--threads requires at least 1")
     with metastore_from(arguments) as metastore:
         while True:
-            while (
-                done := compact_next(metastore, pool=arguments.pool, threads=arguments.threads)
-            ) is not None:
-                say(json.dumps(done.to_dict()) if arguments.json else done, flush=True)
+            try:
+                while (
+                    done := compact_next(metastore, pool=arguments.pool, threads=arguments.threads)
+                ) is not None:
+                    say(json.dumps(done.to_dict()) if arguments.json else done, flush=True)
+            except (CompactionError, ReadError, RecordValueError) as error:
+                # The queue shows this compaction as failed, and the next one may be of another table.
+                if arguments.follow is None:
+                    raise
+                say_aside(f"{type(error).__name__}: {error}")
             if arguments.follow is None:
                 return 0
             SystemClock().sleep(arguments.follow)

@@ -1,11 +1,11 @@
 """``hive-mutate doctor``: show the server's release, and which tables of a database can be changed.
 
 The command prints the server's release, capabilities and settings. Then it prints each table with the layout
-of its files and the constraints that its rows must satisfy, or with the reason why it cannot be changed. One
-possible reason is that this user cannot reach, read or write its directory. To check this, the command
-creates a hidden empty file there and removes it. Nothing else is changed. The exit code is 0 if all tables
-can be changed, otherwise 1, including for a database that does not exist. To check only one table, pass
-DB.TABLE.
+of its files, the constraints that its rows must satisfy, who compacts it, and which compactions wait or have
+failed, or with the reason why it cannot be changed. One possible reason is that this user cannot reach, read
+or write its directory. To check this, the command creates a hidden empty file there and removes it. Nothing
+else is changed. The exit code is 0 if all tables can be changed, otherwise 1, including for a database that
+does not exist. To check only one table, pass DB.TABLE.
 
 With --replication the command checks whether changes will reach the replicas that Hive's REPL DUMP and REPL
 LOAD maintain. It prints each required setting of the metastore and each required property of the database,
@@ -70,7 +70,8 @@ def _line(table: TableReport) -> str:
         trouble = "" if table.trouble is None else f"; {table.trouble}"
         can = "can be changed" if table.version.has_row_ids else "can be inserted into"
         hive = table.version.hive_release
-        rules = "".join(f"\n    {constraint_text(each)}" for each in table.constraints)
+        below = [*map(constraint_text, table.constraints), *table.compactions]
+        rules = "".join(f"\n    {each}" for each in below)
         return f"{table.table}: {can} (layout of Hive {hive}: {table.version.value}){but}{trouble}{rules}"
     return f"{table.table}: NO: {table.reason}"
 

@@ -319,25 +319,25 @@ class OriginalFile:
 
 def base_directory_name(last: int, txn_id: int = 0) -> str:
     """Return a name such as ``base_0000005``, or ``base_0000005_v0000012`` for a transaction other than 0."""
-    suffix = f"_v{_pad(txn_id, 7)}" if txn_id else ""
-    return f"{BASE_PREFIX}{_pad(last, 7)}{suffix}"
+    return f"{BASE_PREFIX}{_pad(last, 7)}{_visibility(txn_id)}"
 
 
-def delta_directory_name(first: int, last: int, statement_id: int | None) -> str:
-    """Return a name such as ``delta_0000005_0000005_0000``.
+def delta_directory_name(first: int, last: int, statement_id: int | None, txn_id: int = 0) -> str:
+    """Return a name such as ``delta_0000005_0000005_0000``, or ``delta_0000005_0000009_v0000012``.
 
-    The last part is omitted if ``statement_id`` is None.
+    The statement is omitted if ``statement_id`` is None, and the transaction of a compaction if it is 0.
     """
     statement = "" if statement_id is None else f"_{_pad(statement_id, 4)}"
-    return f"{DELTA_PREFIX}{_pad(first, 7)}_{_pad(last, 7)}{statement}"
+    return f"{DELTA_PREFIX}{_pad(first, 7)}_{_pad(last, 7)}{statement}{_visibility(txn_id)}"
 
 
-def delete_delta_directory_name(first: int, last: int, statement_id: int | None) -> str:
-    """Return a name such as ``delete_delta_0000005_0000005_0000``.
+def delete_delta_directory_name(first: int, last: int, statement_id: int | None, txn_id: int = 0) -> str:
+    """Return a name such as ``delete_delta_0000005_0000005_0000``; see :func:`delta_directory_name`."""
+    return f"delete_{delta_directory_name(first, last, statement_id, txn_id)}"
 
-    The last part is omitted if ``statement_id`` is None.
-    """
-    return f"delete_{delta_directory_name(first, last, statement_id)}"
+
+def _visibility(txn_id: int) -> str:
+    return f"_v{_pad(txn_id, 7)}" if txn_id else ""
 
 
 def bucket_file_name(bucket_id: int) -> str:

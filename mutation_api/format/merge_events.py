@@ -26,6 +26,7 @@ __all__ = [
     "concatenate_keys",
     "count_below",
     "count_up_to",
+    "events_in_order",
     "find_disorder",
     "find_early_delete",
     "in_order",
@@ -130,6 +131,18 @@ def find_disorder(keys: EventKeys) -> int | None:
     return int(disorder.argmax()) + 1 if disorder.any() else None
 
 
+def events_in_order(keys: EventKeys, valid: ValidIdList) -> NDArray[np.int64]:
+    """Return the indices of the events that the snapshot sees, in the order of ACID files.
+
+    The order is by key, then by newest transaction, then by highest statement.
+
+    Args:
+        keys: events: sorted pieces one after the other, in any order.
+        valid: the ids that the snapshot sees.
+    """
+    return _in_order_with_starts(keys, valid)[0]
+
+
 def merge_legacy(keys: EventKeys, valid: ValidIdList) -> NDArray[np.int64]:
     """Return the rows that remain after all their events, in v1 legacy.
 
@@ -142,14 +155,20 @@ def merge_legacy(keys: EventKeys, valid: ValidIdList) -> NDArray[np.int64]:
     Returns:
         Indices of the events whose ``row`` the snapshot shows, in the order of their keys.
     """
+    order, is_first = _in_order_with_starts(keys, valid)
+    winners = order[is_first]
+    rows: NDArray[np.int64] = winners[keys.operation[winners] != Operation.DELETE]
+    return rows
+
+
+def _in_order_with_starts(keys: EventKeys, valid: ValidIdList) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
+    """Return the visible events in order, and a mask of those that are the first of their key."""
     packed = _pack(keys)
     order = _visible_in_order(keys, packed, valid)
     is_first = _starts(packed[order])
     if not is_first.all():
         order = _newest_first(keys, packed, order, is_first)
-    winners = order[is_first]
-    rows: NDArray[np.int64] = winners[keys.operation[winners] != Operation.DELETE]
-    return rows
+    return order, is_first
 
 
 def visible_deletes(pieces: Sequence[EventKeys], valid: ValidIdList) -> EventKeys | None:

@@ -24,16 +24,14 @@ from mutation_api.transaction.catalog import normal_full_name, split_full_name
 from mutation_api.transaction.feed_position import joined_positions, positions_of_tables
 from mutation_api.transaction.lock import WriteLock
 from mutation_api.upkeep.watermark_table import (
+    CONSUMER_PREFIX,
     WATERMARK_KEY,
     check_watermark_columns,
     ensure_watermark_table,
     watermark_table_beside,
 )
 
-__all__ = ["CONSUMER_PREFIX", "Consumer"]
-
-CONSUMER_PREFIX = "consumer:"
-"""The prefix of a consumer's name in the column source_id."""
+__all__ = ["Consumer"]
 
 
 class Consumer:

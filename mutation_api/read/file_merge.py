@@ -27,6 +27,7 @@ from mutation_api.format.merge_events import (
     EventKeys,
     concatenate_keys,
     count_up_to,
+    events_in_order,
     find_early_delete,
     in_order,
     is_remaining,
@@ -42,7 +43,7 @@ from mutation_api.storage.connect import reading_threads
 from mutation_api.storage.protocol import Storage
 from mutation_api.storage.tree import side_by_side
 
-__all__ = ["key_rounds", "merge_files"]
+__all__ = ["key_rounds", "merge_events", "merge_files"]
 
 _SMALL_BYTES = 64 * 1024
 _SMALL_TOGETHER = 64
@@ -80,12 +81,31 @@ def merge_files(
 
     Errors of :func:`~mutation_api.orc.read.event_reader.read_events` are passed on.
     """
-    sources = [
-        _Source(each, _read_in_turn(storage, each, wanted, version, any_bucket), version)
-        for each in _sequences(files, version)
-    ]
+    sources = _sources(storage, files, wanted, version, any_bucket)
     for pieces in _rounds(sources, reading_threads(storage)):
         yield from _merge(pieces, valid, wanted, version)
+
+
+def merge_events(
+    storage: Storage,
+    files: Sequence[EventFile],
+    valid: ValidIdList,
+    wanted: Wanted,
+    version: AcidVersion,
+    *,
+    any_bucket: bool,
+) -> Iterator[EventChunk]:
+    """Return all visible events in some files, in the order of ACID files, with all requested columns.
+
+    The files are either delete deltas, whose events have no columns, or none of them is. Arguments and errors
+    are those of :func:`merge_files`.
+    """
+    sources = _sources(storage, files, wanted, version, any_bucket)
+    for pieces in _rounds(sources, reading_threads(storage)):
+        chunks = [piece.chunk for piece in pieces]
+        indices = events_in_order(concatenate_keys([chunk.keys for chunk in chunks]), valid)
+        if len(indices):
+            yield from _gather(chunks, indices)
 
 
 def key_rounds(
@@ -97,12 +117,18 @@ def key_rounds(
     of these files are returned with the first of them. Arguments and errors are those of :func:`merge_files`.
     """
     wanted = Wanted((), (), ReadOptions(), None, None, True)
-    sources = [
+    sources = _sources(storage, files, wanted, version, any_bucket)
+    for pieces in _rounds(sources, 1):
+        yield [(piece.file, piece.chunk.keys) for piece in pieces]
+
+
+def _sources(
+    storage: Storage, files: Sequence[EventFile], wanted: Wanted, version: AcidVersion, any_bucket: bool
+) -> list[_Source]:
+    return [
         _Source(each, _read_in_turn(storage, each, wanted, version, any_bucket), version)
         for each in _sequences(files, version)
     ]
-    for pieces in _rounds(sources, 1):
-        yield [(piece.file, piece.chunk.keys) for piece in pieces]
 
 
 def _sequences(files: Sequence[EventFile], version: AcidVersion) -> list[list[EventFile]]:

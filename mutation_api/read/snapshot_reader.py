@@ -17,15 +17,15 @@ import pyarrow as pa
 
 from metastore_client.valid_ids import ValidIdList
 from mutation_api.errors import RecordLayoutError, RecordValueError
-from mutation_api.format.event import PARTITION_FIELD, ROW_ID_COLUMN
+from mutation_api.format.event import PARTITION_FIELD, ROW_ID_COLUMN, event_schema
 from mutation_api.format.hive_type import HiveType, arrow_type, parse_hive_type
 from mutation_api.format.layout import AcidVersion
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm, column_type
-from mutation_api.orc.read.event_file import EventChunk
+from mutation_api.orc.read.event_file import EventChunk, EventFileKind
 from mutation_api.orc.read.event_reader import count_stripes, read_events
 from mutation_api.orc.read.file_columns import RowChoice, Wanted
 from mutation_api.orc.read.key_filter import KeyFilter
-from mutation_api.read.file_merge import merge_files
+from mutation_api.read.file_merge import merge_events, merge_files
 from mutation_api.read.key_groups import KeyGroups
 from mutation_api.read.partition_plan import SnapshotSplit, takes_deletes_of_all_buckets
 from mutation_api.read.row_filter import RowFilter
@@ -36,9 +36,11 @@ from mutation_api.table.partition import partition_scalars
 from mutation_api.table.row_type import named_data_columns
 
 __all__ = [
+    "EVENT_COLUMN",
     "exact_rows",
     "full_row_id_type",
     "read_split",
+    "read_split_events",
     "row_id_type",
     "snapshot_schema",
     "split_rows",
@@ -47,6 +49,10 @@ __all__ = [
 ]
 
 
+EVENT_COLUMN = "EVENT"
+"""The column of :func:`read_split_events` with the fields of the event; table columns are in lower case."""
+
+_EVENT_TYPE = pa.struct(list(event_schema(pa.struct([])))[:-1])
 _ROW_ID_TYPES = {
     version: pa.struct(
         [(version.transaction_field, pa.int64()), ("bucketid", pa.int32()), ("rowid", pa.int64())]
@@ -170,6 +176,44 @@ def stripes_read(table: AcidTable, split: SnapshotSplit, where: RowFilter | None
     storage = storage_at(split.location)
     counts = [count_stripes(storage, file, wanted, table.version) for file in split.files]
     return sum(count for count, _ in counts), sum(count for _, count in counts)
+
+
+def read_split_events(
+    table: AcidTable, split: SnapshotSplit, valid: ValidIdList, options: ReadOptions | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the visible events in a split's files, in the order in which a file of them must have them.
+
+    Args:
+        table: the table that the split was planned for.
+        split: either delete deltas only, or files without delete deltas.
+        valid: the list of ids with which the split was planned.
+        options: the form of timestamps and the size of batches.
+
+    Yields:
+        Batches of :data:`EVENT_COLUMN` (operation, ROW__ID, ``currentTransaction``) and, unless the files are
+        delete deltas, the data columns. They are NULL in the deletes of legacy tables.
+
+    Errors of :func:`read_split` are passed on.
+    """
+    options = dataclasses.replace(
+        options or ReadOptions(), prints_shortest_numbers=table.prints_shortest_numbers
+    )
+    is_delete = any(file.kind is EventFileKind.DELETE_DELTA for file in split.files)
+    columns = () if is_delete else table.columns
+    wanted = _wanted(table, columns, options, None, None, True)
+    storage, version = storage_at(split.location), table.version
+    any_bucket = takes_deletes_of_all_buckets(table)
+    rows = snapshot_schema(version, columns, row_ids=False, options=options)
+    schema = pa.schema([pa.field(EVENT_COLUMN, _EVENT_TYPE), *rows])
+    for chunk in merge_events(storage, split.files, valid, wanted, version, any_bucket=any_bucket):
+        keys = chunk.keys
+        fields = (keys.operation, keys.original_txn, keys.bucket, keys.row_id, keys.current_txn)
+        events = [pa.array(each, kind.type) for each, kind in zip(fields, _EVENT_TYPE, strict=True)]
+        arrays = [pa.StructArray.from_arrays(events, fields=list(_EVENT_TYPE))]
+        arrays += [chunk.rows[name] for name in rows.names]
+        batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+        for start in range(0, batch.num_rows, options.batch_rows):
+            yield batch.slice(start, options.batch_rows)
 
 
 def _check_keys(table: AcidTable, only: KeyFilter, options: ReadOptions) -> None:

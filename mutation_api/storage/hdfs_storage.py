@@ -161,6 +161,20 @@ class HdfsStorage:
 
         self._client.ask(source, lambda client: client.rename(*paths, False), again=rename_again)
 
+    def publish_directory(self, hidden: Location, target: Location) -> None:
+        """Rename the directory in one atomic step that refuses an existing target."""
+        paths = self._path(hidden), self._path(target)
+
+        def rename_again(client: Client) -> None:
+            try:
+                with os_errors(hidden):
+                    client.rename(*paths, False)
+            except FileNotFoundError:
+                if not client.get_file_info(paths[1]).isdir:
+                    raise
+
+        self._client.ask(hidden, lambda client: client.rename(*paths, False), again=rename_again)
+
     def unfinished(self, directory: Location) -> Sequence[Staged]:
         """Return no files, since HDFS has no uploads."""
         self._path(directory)

@@ -79,6 +79,14 @@ class LocalStorage:
         """Rename the staged file."""
         _rename(_path(staged.location), _path(target))
 
+    def publish_directory(self, hidden: Location, target: Location) -> None:
+        """Rename the directory. The system refuses a target that holds files."""
+        source, path = _path(hidden), _path(target)
+        if os.path.lexists(path):
+            raise os_error(errno.EEXIST, target)
+        Path(source).rename(path)
+        self.sync_directory(target.parent)
+
     def unfinished(self, directory: Location) -> Sequence[Staged]:
         """Return no files, since nothing is uploaded to a disk."""
         _path(directory)

@@ -293,6 +293,11 @@ class ObjectStore(abc.ABC, Generic[_Head]):
         """Do nothing: there are no directories, or a file creates its own."""
         self._key(directory)
 
+    def publish_directory(self, hidden: Location, target: Location) -> None:
+        """Refuse: the objects of a directory would appear one by one."""
+        self._key(hidden)
+        raise os_error(errno.ENOTSUP, target)
+
     def sync_directory(self, directory: Location) -> None:
         """Do nothing: the store answers only when the data is durable."""
         self._key(directory)

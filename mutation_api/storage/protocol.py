@@ -202,6 +202,16 @@ class Storage(Protocol):
         """
         ...
 
+    def publish_directory(self, hidden: Location, target: Location) -> None:
+        """Make a hidden directory appear under its name with all its files, in one atomic step.
+
+        Raises:
+            FileExistsError: If the target exists. Nothing is overwritten.
+            FileNotFoundError: If the hidden directory does not exist.
+            OSError: If the storage cannot rename (ENOTSUP); see ``publishes_by_rename``.
+        """
+        ...
+
     def unfinished(self, directory: Location) -> Sequence[Staged]:
         """Return the uploads below a directory that are neither completed nor aborted, sorted by location.
 

@@ -26,6 +26,7 @@ __all__ = [
     "ids_between",
     "ids_seen",
     "joined_positions",
+    "parsed_position",
     "position_text",
     "positions_of_tables",
     "unseen_id",
@@ -109,13 +110,7 @@ def ids_seen(view: SnapshotView, names: Sequence[str], since: Since) -> dict[str
         return {name: ids_of_point(view, name, point) for name, point in points.items()}
     try:
         texts = dict(json.loads(since)["tables"])
-        given = {
-            name: ValidWriteIdList.parse(text)
-            if isinstance(now[name], ValidWriteIdList)
-            else ValidTxnList.parse(text)
-            for name, text in texts.items()
-            if name in now
-        }
+        given = {name: _parsed(text, now[name]) for name, text in texts.items() if name in now}
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
         raise ConfigurationError(
             f"not a position of a change feed: {str(since)[:200]!r}. Pass the position of an earlier feed, "
@@ -133,6 +128,25 @@ def ids_seen(view: SnapshotView, names: Sequence[str], since: Since) -> dict[str
                 f"{now[name].high_watermark}. Was the table dropped and created again, or restored?"
             )
     return dict(given)
+
+
+def parsed_position(position: str, table: str, now: ValidIdList) -> ValidIdList | None:
+    """Return the ids that a consumer has seen of a table; None if its position is none of a feed yet.
+
+    Args:
+        position: the position of the consumer.
+        table: the full name of the table.
+        now: the ids that a snapshot sees now.
+    """
+    try:
+        return _parsed(json.loads(position)["tables"][table], now)
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return None
+
+
+def _parsed(text: str, now: ValidIdList) -> ValidIdList:
+    is_of_write_ids = isinstance(now, ValidWriteIdList)
+    return ValidWriteIdList.parse(text) if is_of_write_ids else ValidTxnList.parse(text)
 
 
 def ids_between(

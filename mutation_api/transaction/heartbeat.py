@@ -57,6 +57,10 @@ class Heartbeat:
         clock: times the beats.
         on_lost: called once, from one of the heartbeat's threads or from the caller of :meth:`beat`.
         jitter: returns a number 0 <= n < 1, which spreads the first beats of jobs that start together.
+
+    Attributes:
+        txn_id: the transaction.
+        interval_seconds: the time between two beats.
     """
 
     def __init__(
@@ -69,8 +73,8 @@ class Heartbeat:
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.interval_seconds = timeout_seconds / BEATS_PER_TIMEOUT
+        self.txn_id = txn_id
         self._metastore = metastore
-        self._txn_id = txn_id
         self._timeout_seconds = timeout_seconds
         self._clock = clock
         self._on_lost = on_lost
@@ -90,7 +94,7 @@ class Heartbeat:
     def start(self) -> None:
         """Start sending heartbeats."""
         for work in (self._beat_on_time, self._watch):
-            name = f"mutation-heartbeat-{self._txn_id}"
+            name = f"mutation-heartbeat-{self.txn_id}"
             threading.Thread(target=work, name=name, daemon=True).start()
 
     def stop(self) -> None:
@@ -110,16 +114,16 @@ class Heartbeat:
         """
         asked_at = self._clock.now()
         try:
-            answer = self._metastore.heartbeat_txn_range(self._txn_id, self._txn_id)
+            answer = self._metastore.heartbeat_txn_range(self.txn_id, self.txn_id)
         except MetastoreError as error:
-            _log.warning("heartbeat of transaction %d failed: %s", self._txn_id, error)
+            _log.warning("heartbeat of transaction %d failed: %s", self.txn_id, error)
             self._last_failure = error
             return False
-        if self._txn_id in answer.aborted:
+        if self.txn_id in answer.aborted:
             self._lose(
                 TransactionAbortedError(self._text("was aborted: it timed out, or another client aborted it"))
             )
-        elif self._txn_id in answer.nosuch:
+        elif self.txn_id in answer.nosuch:
             self._lose(
                 LockLostError(self._text("is no longer known to the metastore: another client ended it"))
             )
@@ -145,7 +149,7 @@ class Heartbeat:
     def _text(self, what: str) -> str:
         failure = f"; the last attempt failed with: {self._last_failure}" if self._last_failure else ""
         return (
-            f"transaction {self._txn_id} {what} (the server's timeout: {self._timeout_seconds:g} s{failure})"
+            f"transaction {self.txn_id} {what} (the server's timeout: {self._timeout_seconds:g} s{failure})"
         )
 
     def _lose(self, error: ClientError) -> None:

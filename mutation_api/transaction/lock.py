@@ -322,8 +322,8 @@ class Lock:
         return self.is_acquired
 
     def _resources(self) -> str:
-        tables = [c for c in self._components if c.partition is None]
-        return ", ".join(f"{c.database}.{c.table} ({c.type.name})" for c in tables)
+        tables = {(c.database, c.table): c for c in reversed(self._components)}
+        return ", ".join(sorted(f"{c.database}.{c.table} ({c.type.name})" for c in tables.values()))
 
     def _timeout_text(self, waited_seconds: float) -> str:
         return (
@@ -340,10 +340,18 @@ class Lock:
         return "held by " + ("; ".join(map(_describe, held)) or "no other transaction now")
 
     def _locks_of_others(self) -> list[LockInfo]:
-        """Return others' locks on the tables, held or awaited; SHARED_READ blocks no request."""
-        tables = [c for c in self._components if c.partition is None]
-        locks = [each for c in tables for each in self._metastore.show_locks(c.database, c.table)]
-        return [i for i in locks if i.txn_id != self._txn_id and i.type is not LockType.SHARED_READ]
+        """Return others' locks on the tables, held or awaited, that may block the request.
+
+        SHARED_READ blocks only a request for an exclusive lock.
+        """
+        tables = sorted({(c.database, c.table) for c in self._components})
+        locks = [each for table in tables for each in self._metastore.show_locks(*table)]
+        is_exclusive = any(c.type is LockType.EXCLUSIVE for c in self._components)
+        return [
+            i
+            for i in locks
+            if i.txn_id != self._txn_id and (is_exclusive or i.type is not LockType.SHARED_READ)
+        ]
 
 
 def _describe(info: LockInfo) -> str:

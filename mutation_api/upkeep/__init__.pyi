@@ -5,7 +5,6 @@ from .compact import CompactedPartition as CompactedPartition
 from .compact import CompactionThreshold as CompactionThreshold
 from .compact import CompactReport as CompactReport
 from .compact import compact_table as compact_table
-from .compactor import CompactedDirectory as CompactedDirectory
 from .compactor import compact_next as compact_next
 from .compactor import compact_partition as compact_partition
 from .delta_sizes import DeltaSizes as DeltaSizes
@@ -20,6 +19,7 @@ from .history import EventCounts as EventCounts
 from .history import HistoryEntry as HistoryEntry
 from .history import TableHistory as TableHistory
 from .history import table_history as table_history
+from .partition_compaction import CompactedDirectory as CompactedDirectory
 from .replication import ReplicatedTable as ReplicatedTable
 from .replication import ReplicationReport as ReplicationReport
 from .replication import ReplicationRole as ReplicationRole

@@ -47,9 +47,10 @@ from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT
 from mutation_api.transaction.catalog import Catalog, OpenTable, TableSpec, split_full_name
 from mutation_api.transaction.clock import Clock, SystemClock
 from mutation_api.transaction.descriptors import POSITIONAL_EVOLUTION
+from mutation_api.transaction.exclusive_lock import under_exclusive_lock
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.preconditions import check_mutable
-from mutation_api.upkeep.create_acid_table import columns_of, columns_to_store, under_exclusive_lock
+from mutation_api.upkeep.create_acid_table import columns_of, columns_to_store
 
 __all__ = ["AlteredTable", "SchemaMode", "added_columns", "alter_acid_table", "check_mode", "is_wider"]
 

@@ -9,6 +9,7 @@ therefore waits for the same compaction, and a run that was stopped can be repea
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,13 +17,17 @@ from dataclasses import dataclass, field
 from metastore_client.client import MetastoreClient
 from metastore_client.model import CompactionInfo, CompactionType
 from mutation_api.errors import CompactionError, ConfigurationError
+from mutation_api.format.directory_state import first_missing
 from mutation_api.read.table_view import open_table
 from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MutatorClientBuilder
 from mutation_api.transaction.catalog import normal_full_name, split_full_name
+from mutation_api.transaction.feed_position import NOW, parsed_position
 from mutation_api.transaction.listener import metastore_errors_as_ours
-from mutation_api.upkeep.compactor import compact_partition
+from mutation_api.upkeep.compactor import LOCAL_KINDS, compact_partition
 from mutation_api.upkeep.delta_sizes import DeltaSizes, delta_sizes
 from mutation_api.upkeep.doctor import compactor_trouble
+from mutation_api.upkeep.partition_compaction import CompactedDirectory
+from mutation_api.upkeep.watermark_table import consumer_positions
 
 __all__ = [
     "DELTA_ROWS_DEFAULT",
@@ -33,6 +38,7 @@ __all__ = [
     "CompactedPartition",
     "CompactionThreshold",
     "compact_table",
+    "read_by_consumers",
     "read_sizes",
 ]
 
@@ -134,6 +140,9 @@ def compact_table(
     at_once: int = 1,
     wait_seconds: float | None = WAIT_SECONDS_DEFAULT,
     engine: str = "hive",
+    without_queue: bool = False,
+    for_consumers: bool = False,
+    watermark_table: str | None = None,
     progress: Callable[[str], None] = lambda line: None,
 ) -> CompactReport:
     """Compact the partitions of a table that have deltas, if the deltas together reach a threshold.
@@ -150,8 +159,14 @@ def compact_table(
         threshold: minimum size of the deltas. Default: 100,000 rows.
         at_once: maximum number of concurrent compactions; the next one is requested when one has ended.
         wait_seconds: maximum time to wait for one compaction. If None, only request it.
-        engine: ``hive`` to let a worker of Hive compact, or ``local`` for this process (major compactions of
-            Hive 4). See :mod:`mutation_api.upkeep.compactor`.
+        engine: ``hive`` to let a worker of Hive compact, or ``local`` for this process (minor and major
+            compactions of Hive 4). See :mod:`mutation_api.upkeep.compactor`.
+        without_queue: True to let this process compact on Hive 2.3 or 3.1 (``engine="local"``, major). See
+            :mod:`mutation_api.upkeep.unqueued_compaction`.
+        for_consumers: True to compact only what all consumers of change feeds have read, so that none of them
+            misses changes (``engine="local"``).
+        watermark_table: the table of their positions. If None, ``mutation_watermarks`` in the table's
+            database.
         progress: called with a message when something changes.
 
     Raises:
@@ -168,11 +183,13 @@ def compact_table(
         raise ConfigurationError(f"kind={kind!r}: expected one of {', '.join(KINDS)}")
     if kind == "rebalance" and not metastore.capabilities().has_exclusive_write_lock:
         raise ConfigurationError("kind='rebalance' requires Hive 4; this server is older")
-    if engine not in ENGINES or (engine == "local" and kind != "major"):
+    if engine not in ENGINES or (engine == "local" and kind not in LOCAL_KINDS):
         raise ConfigurationError(
-            f"engine={engine!r}, kind={kind!r}: expected an engine of {', '.join(ENGINES)}; local does major "
-            "compactions only"
+            f"engine={engine!r}, kind={kind!r}: expected an engine of {', '.join(ENGINES)}; local does "
+            f"{' and '.join(LOCAL_KINDS)} compactions only"
         )
+    if (without_queue or for_consumers) and engine != "local":
+        raise ConfigurationError(f"without_queue and for_consumers require engine='local', got {engine!r}")
     limit = threshold or CompactionThreshold()
     sizes = read_sizes(metastore, table, counts_rows=limit.row_count is not None)
     missing = sorted(set(partitions) - {each.partition for each in sizes})
@@ -186,7 +203,18 @@ def compact_table(
     if kind != "rebalance" and not limit.reached_by(chosen):
         return CompactReport(table, kind, limit, delta_rows, ())
     if engine == "local":
-        found = tuple(_compacted_here(metastore, table, each, at_once, progress) for each in chosen)
+        up_to = _read_by_all(metastore, table, watermark_table, progress) if for_consumers else None
+        here = functools.partial(
+            compact_partition,
+            metastore,
+            table,
+            kind=kind,
+            threads=at_once,
+            up_to=up_to,
+            without_queue=without_queue,
+            wait_seconds=LOCK_TIMEOUT_SECONDS_DEFAULT if wait_seconds is None else wait_seconds,
+        )
+        found = tuple(_compacted_here(here, each, progress) for each in chosen)
     else:
         waiter = _Waiter(metastore, table, CompactionType[kind.upper()], wait_seconds, progress)
         found = tuple(waiter.compact(chosen, at_once))
@@ -194,14 +222,57 @@ def compact_table(
     return CompactReport(table, kind, limit, delta_rows, found, after)
 
 
-def _compacted_here(
+def read_by_consumers(
+    metastore: MetastoreClient, table: str, watermark_table: str | None = None
+) -> dict[str, int | None]:
+    """Return the highest id up to which each consumer of a table has read all changes, by name.
+
+    It is None if the consumer has read everything, and 0 if it has not read anything yet.
+
+    Args:
+        metastore: the metastore.
+        table: the full name of the table.
+        watermark_table: the table of positions. If None, ``mutation_watermarks`` in the table's database.
+
+    Raises:
+        ConfigurationError: If a given watermark table does not exist, or is none.
+        Other errors: See :func:`compact_table`.
+    """
+    positions = consumer_positions(metastore, table, watermark_table)
+    if not positions:
+        return {}
+    with MutatorClientBuilder().metastore(metastore).build() as client, client.open_snapshot(table) as view:
+        now = view.valid_ids(table)
+    found: dict[str, int | None] = {}
+    for name, position in positions.items():
+        seen = now if position == NOW else parsed_position(position, table, now)
+        missing = first_missing(now.up_to(0) if seen is None else seen, now)
+        found[name] = None if missing is None else missing - 1
+    return found
+
+
+def _read_by_all(
     metastore: MetastoreClient,
     table: str,
-    sizes: DeltaSizes,
-    threads: int,
+    watermark_table: str | None,
     progress: Callable[[str], None],
+) -> int | None:
+    late = {
+        name: last
+        for name, last in read_by_consumers(metastore, table, watermark_table).items()
+        if last is not None
+    }
+    if not late:
+        return None
+    slowest = min(late, key=lambda name: (late[name], name))
+    progress(f"{table}: consumer {slowest} has read up to id {late[slowest]}, so no later one is compacted")
+    return late[slowest]
+
+
+def _compacted_here(
+    compact: Callable[[str], CompactedDirectory], sizes: DeltaSizes, progress: Callable[[str], None]
 ) -> CompactedPartition:
-    found = compact_partition(metastore, table, sizes.partition, threads=threads)
+    found = compact(sizes.partition)
     progress(str(found))
     state = "succeeded" if found.directory is not None else "refused"
     return CompactedPartition(sizes.partition, sizes, state, found.seconds)

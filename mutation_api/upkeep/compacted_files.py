@@ -1,13 +1,14 @@
-"""Compacted files: the rows of a bucket, written again to one file and compared with what they replace.
+"""Compacted files: the rows or events of a bucket, written again to one file and compared with the old ones.
 
-A major compaction writes the visible rows of a bucket with their ROW__IDs. They are read and written in the
-order of their ROW__IDs, in batches, so memory holds a stripe of each file.
+A major compaction writes the visible rows of a bucket with their ROW__IDs. A minor one writes the visible
+events of its deltas, or of its delete deltas, as they are. Both are read and written in the order of ROW__IDs
+in batches, so memory holds a stripe of each file.
 
-A written file is not trusted. It is read again and compared with the files that it will replace, row by row
-and with every column.
+A written file is not trusted. It is read again and compared with the files that it will replace, event by
+event and with every column.
 
-Source: Hive's CompactorMR and MajorQueryCompactor (4.0 to 4.2): every event of a base is an insert whose
-    ``currentTransaction`` is its ``originalTransaction``.
+Source: Hive's CompactorMR, MajorQueryCompactor and MinorQueryCompactor (4.0 to 4.2): every event of a base is
+    an insert whose ``currentTransaction`` is its ``originalTransaction``; a minor compaction keeps events.
 """
 
 from __future__ import annotations
@@ -17,23 +18,30 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from metastore_client.valid_ids import ValidIdList
 from mutation_api.errors import CompactionError, RecordValueError
 from mutation_api.format.differences import differs
-from mutation_api.format.event import Operation, RowIdArrays
+from mutation_api.format.event import ROW_ID_COLUMN, Operation, RowIdArrays
 from mutation_api.format.layout import bucket_file_name, plain_file_name
 from mutation_api.format.plain_array import struct_fields
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.write.event_writer import EventFileFacts, OrcEventWriter
 from mutation_api.read.partition_plan import SnapshotSplit
-from mutation_api.read.snapshot_reader import read_split, snapshot_schema, with_clocks
+from mutation_api.read.snapshot_reader import (
+    EVENT_COLUMN,
+    read_split,
+    read_split_events,
+    snapshot_schema,
+    with_clocks,
+)
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import OutputFile, Staged
 from mutation_api.table.acid_table import AcidTable, WriterOptions
 
-__all__ = ["CompactedFile", "check_compacted", "write_compacted"]
+__all__ = ["CompactedFile", "FilePlan", "check_compacted", "check_row_ids", "write_compacted"]
 
 _BATCH_ROWS = 1 << 16
 _FORMS = (TimestampForm.MICROSECONDS, TimestampForm.TEXT)
@@ -41,14 +49,27 @@ _ADVICE = "No row was changed, and the new files are removed. Let Hive compact t
 
 
 @dataclass(frozen=True)
+class FilePlan:
+    """The plan of one new file. ``splits`` are what it replaces, which may be nothing.
+
+    If ``is_of_events`` is True, the file holds their events as they are, otherwise the rows that a snapshot
+    reads.
+    """
+
+    directory: Location
+    bucket_id: int
+    splits: tuple[SnapshotSplit, ...]
+    is_of_events: bool = False
+
+
+@dataclass(frozen=True)
 class CompactedFile:
-    """A complete file of a bucket that is not published yet. ``splits`` are what it replaces.
+    """A complete file of a bucket that is not published yet.
 
     ``form`` is the form in which timestamps were read.
     """
 
-    bucket_id: int
-    splits: tuple[SnapshotSplit, ...]
+    plan: FilePlan
     form: TimestampForm
     staged: Staged
     target: Location
@@ -57,22 +78,14 @@ class CompactedFile:
 
 
 def write_compacted(
-    table: AcidTable,
-    bucket_id: int,
-    splits: Sequence[SnapshotSplit],
-    valid: ValidIdList,
-    directory: Location,
-    hidden: Location,
-    options: WriterOptions,
+    table: AcidTable, plan: FilePlan, valid: ValidIdList, hidden: Location, options: WriterOptions
 ) -> CompactedFile:
-    """Write the visible rows of a bucket to one file.
+    """Write the visible rows or events of a bucket to one file.
 
     Args:
         table: the table.
-        bucket_id: the bucket.
-        splits: what a snapshot reads of the bucket; may be empty.
-        valid: the ids of that snapshot.
-        directory: the directory in which the file will be published.
+        plan: the file.
+        valid: the ids with which it was planned.
         hidden: an existing directory for the unpublished file.
         options: stripe size and compression of the file.
 
@@ -81,52 +94,65 @@ def write_compacted(
         RecordValueError: If a timestamp with digits below microseconds has a year beyond nanoseconds.
         OSError: If the file cannot be written.
     """
-    name = bucket_file_name(bucket_id) if table.version.has_row_ids else plain_file_name(bucket_id)
+    naming = bucket_file_name if table.version.has_row_ids else plain_file_name
+    target = plan.directory / naming(plan.bucket_id)
     for form in _FORMS:
-        file = storage_at(directory).stage(hidden / f"{form.value}_{name}", directory / name)
+        staged_name = f"{form.value}_{plan.directory.name}_{target.name}"
+        file = storage_at(target).stage(hidden / staged_name, target)
         try:
-            facts = _written(table, splits, valid, form, file, options)
+            facts = _written(table, plan, valid, form, file, options)
             file.close()
         except BaseException as error:
             file.discard()
             if isinstance(error, RecordValueError) and form is not _FORMS[-1]:
                 continue
             raise
-        return CompactedFile(
-            bucket_id,
-            tuple(splits),
-            form,
-            file.staged,
-            directory / name,
-            facts.row_count,
-            facts.byte_count,
-        )
+        return CompactedFile(plan, form, file.staged, target, facts.row_count, facts.byte_count)
     raise AssertionError("the last form returns or raises")
 
 
 def _written(
     table: AcidTable,
-    splits: Sequence[SnapshotSplit],
+    plan: FilePlan,
     valid: ValidIdList,
     form: TimestampForm,
     file: OutputFile,
     options: WriterOptions,
 ) -> EventFileFacts:
-    has_row_ids = table.version.has_row_ids
     options = replace(options, compression=options.compression or table.compression)
     units = snapshot_schema(
         table.version, table.columns, row_ids=False, options=ReadOptions(TimestampForm.MICROSECONDS)
     )
     row_type = pa.struct(list(units))
     writer = OrcEventWriter(file, row_type, version=table.version, own_id=0, options=options)
-    for batch in _rows(table, splits, valid, form):
+    for batch in _batches(table, plan.splits, valid, form, is_of_events=plan.is_of_events):
         for part in [batch] if form is not TimestampForm.TEXT else _with_clocks(table, batch):
-            columns = part.columns[1:] if has_row_ids else part.columns
-            rows = pa.StructArray.from_arrays(columns, names=list(units.names))
-            row_ids = _row_ids(part) if has_row_ids else _no_row_ids(len(rows))
-            inserts = np.full(len(rows), Operation.INSERT, np.int8)
-            writer.write(inserts, row_ids, rows, row_ids.original_txns.astype(np.int64))
+            columns = [
+                each
+                for each, name in zip(part.columns, part.schema.names, strict=True)
+                if name in units.names
+            ]
+            rows = pa.StructArray.from_arrays(columns, names=list(units.names)) if columns else None
+            operations, row_ids, current_ids = _event_fields(part)
+            writer.write(operations, row_ids, rows, current_ids)
     return writer.finish()
+
+
+def _event_fields(
+    batch: pa.RecordBatch,
+) -> tuple[NDArray[np.integer], RowIdArrays, NDArray[np.int64]]:
+    """Return operations, ROW__IDs and ``currentTransaction`` of the events to write for rows or events."""
+    if EVENT_COLUMN in batch.schema.names:
+        fields = (each.to_numpy() for each in struct_fields(batch.column(EVENT_COLUMN)))
+        operations, *row_ids, current_ids = fields
+        return operations, RowIdArrays(*row_ids), current_ids
+    count = batch.num_rows
+    inserts = np.full(count, Operation.INSERT, np.int8)
+    if ROW_ID_COLUMN not in batch.schema.names:
+        nothing = np.zeros(count, np.int64)
+        return inserts, RowIdArrays(nothing, nothing, nothing), nothing
+    ids = RowIdArrays(*(each.to_numpy() for each in struct_fields(batch.column(ROW_ID_COLUMN))))
+    return inserts, ids, ids.original_txns.astype(np.int64)
 
 
 def _with_clocks(table: AcidTable, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
@@ -141,32 +167,33 @@ def _with_clocks(table: AcidTable, batch: pa.RecordBatch) -> Iterator[pa.RecordB
         yield from _with_clocks(table, batch.slice(half))
 
 
-def _row_ids(batch: pa.RecordBatch) -> RowIdArrays:
-    return RowIdArrays(*(part.to_numpy() for part in struct_fields(batch.column(0))))
-
-
-def _no_row_ids(count: int) -> RowIdArrays:
-    nothing = np.zeros(count, np.int64)
-    return RowIdArrays(nothing, nothing, nothing)
-
-
-def _rows(
-    table: AcidTable, splits: Iterable[SnapshotSplit], valid: ValidIdList, form: TimestampForm
+def _batches(
+    table: AcidTable,
+    splits: Iterable[SnapshotSplit],
+    valid: ValidIdList,
+    form: TimestampForm,
+    *,
+    is_of_events: bool,
 ) -> Iterator[pa.RecordBatch]:
     options = ReadOptions(form, batch_rows=_BATCH_ROWS)
     for split in splits:
-        yield from read_split(table, split, valid, None, table.version.has_row_ids, options)
+        if is_of_events:
+            yield from read_split_events(table, split, valid, options)
+        else:
+            yield from read_split(table, split, valid, None, table.version.has_row_ids, options)
 
 
 def check_compacted(
     table: AcidTable, written: CompactedFile, splits: Sequence[SnapshotSplit], valid: ValidIdList
 ) -> None:
-    """Compare a published file with what it replaces: number, order, ROW__IDs and all columns of the rows.
+    """Compare a published file with what it replaces: number, order, ROW__IDs and all columns.
+
+    Events are also compared by operation and ``currentTransaction``.
 
     Args:
         table: the table.
         written: the file.
-        splits: what a snapshot reads of the bucket that sees the compaction.
+        splits: what a snapshot reads in place of the old files that sees the compaction.
         valid: the ids with which the file was written.
 
     Raises:
@@ -179,17 +206,43 @@ def check_compacted(
             f"{where}: a snapshot that sees the compaction would read "
             f"{', '.join(map(str, found)) or 'nothing'} instead. {_ADVICE}"
         )
-    old = _rows(table, written.splits, valid, written.form)
-    new = _rows(table, splits, valid, written.form)
+    plan = written.plan
+    count = _check_equal(
+        _batches(table, plan.splits, valid, written.form, is_of_events=plan.is_of_events),
+        _batches(table, splits, valid, written.form, is_of_events=plan.is_of_events),
+        where,
+    )
+    if count != written.row_count:
+        raise CompactionError(
+            f"{where}: {written.row_count:,} rows were written, but {count:,} are read. {_ADVICE}"
+        )
+
+
+def check_row_ids(
+    table: AcidTable, before: Sequence[SnapshotSplit], after: Sequence[SnapshotSplit], valid: ValidIdList
+) -> None:
+    """Compare the ROW__IDs of all rows that a snapshot reads of a bucket before and after a compaction.
+
+    Raises:
+        CompactionError: If they differ. The message names the split and the row.
+    """
+
+    def row_ids(splits: Sequence[SnapshotSplit]) -> Iterator[pa.RecordBatch]:
+        for split in splits:
+            yield from read_split(table, split, valid, (), True, ReadOptions(batch_rows=_BATCH_ROWS))
+
+    where = f"table {table.full_name}, {before[0].location}, bucket {before[0].bucket_id}"
+    _check_equal(row_ids(before), row_ids(after), where)
+
+
+def _check_equal(old: Iterator[pa.RecordBatch], new: Iterator[pa.RecordBatch], where: str) -> int:
+    """Return the number of rows on either side, which are equal. Raises CompactionError if they differ."""
     row_count = 0
     for before, after in _in_step(old, new):
         if (difference := _difference(before, after)) is not None:
             raise CompactionError(f"{where}: after {row_count:,} equal rows, {difference}. {_ADVICE}")
         row_count += before.num_rows
-    if row_count != written.row_count:
-        raise CompactionError(
-            f"{where}: {written.row_count:,} rows were written, but {row_count:,} are read. {_ADVICE}"
-        )
+    return row_count
 
 
 def _in_step(

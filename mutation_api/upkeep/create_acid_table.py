@@ -7,21 +7,15 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import pyarrow as pa
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import AlreadyExistsError, InvalidRequestError, MetastoreError, NoSuchObjectError
-from metastore_client.hive_site import parse_duration_seconds
 from metastore_client.model import (
     ColumnInfo,
-    DataOperationType,
-    LockComponent,
-    LockLevel,
-    LockType,
     TableInfo,
 )
 from mutation_api.errors import ConfigurationError, RecordLayoutError, TableNotMutableError
@@ -32,10 +26,8 @@ from mutation_api.table.row_type import checked_names, parse_columns
 from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT
 from mutation_api.transaction.catalog import split_full_name, table_not_found
 from mutation_api.transaction.clock import Clock, SystemClock
-from mutation_api.transaction.heartbeat import Heartbeat
+from mutation_api.transaction.exclusive_lock import under_exclusive_lock
 from mutation_api.transaction.listener import client_error, metastore_errors_as_ours
-from mutation_api.transaction.lock import Lock
-from mutation_api.transaction.mutator_client import TXN_TIMEOUT, TXN_TIMEOUT_DEFAULT, marks_of
 from mutation_api.transaction.preconditions import check_mutable
 
 __all__ = [
@@ -45,7 +37,6 @@ __all__ = [
     "create_acid_table",
     "drop_acid_table",
     "split_partition_columns",
-    "under_exclusive_lock",
 ]
 
 UPDATE_PROPERTIES = "hive.mutation.update."
@@ -314,53 +305,3 @@ def _check_droppable(metastore: MetastoreClient, database: str, name: str) -> No
             f"table {info.full_name} follows a database, whose changes would be captured forever: run "
             f"hive-mutate update disable --table {info.full_name} first"
         )
-
-
-@contextmanager
-def under_exclusive_lock(
-    metastore: MetastoreClient, database: str, name: str, user: str | None, timeout: float, clock: Clock
-) -> Iterator[int]:
-    """Hold the exclusive lock that Hive's DDL takes on a table, in a separate transaction; return its id.
-
-    Args:
-        metastore: the metastore of the table.
-        database: the table's database.
-        name: the table.
-        user: owner of the lock. If None, this process's user.
-        timeout: the longest wait for others, in seconds.
-        clock: measures the wait.
-
-    Raises:
-        LockNotAcquiredError: If others used the table for too long.
-        MetastoreError: If the server failed.
-    """
-    marks = marks_of(user)
-    # SELECT, since Hive 2 refuses NO_TXN, with which Hive's own DDL has no transaction there.
-    component = LockComponent(
-        LockType.EXCLUSIVE, LockLevel.TABLE, database, name, None, DataOperationType.SELECT
-    )
-    txn_id = metastore.open_txn(marks.user, marks.hostname, marks.agent_info)
-    lock = Lock(metastore, clock, txn_id, (component,), marks)
-    txn_timeout = parse_duration_seconds(metastore.get_config_value(TXN_TIMEOUT, TXN_TIMEOUT_DEFAULT))
-    heartbeat = Heartbeat(
-        metastore, txn_id, txn_timeout, clock, on_lost=lambda lost: _log.warning("%s", lost)
-    )
-    try:
-        if not lock.request():
-            lock.wait(clock.now() + timeout)
-        heartbeat.start()
-        yield txn_id
-    finally:
-        heartbeat.stop()
-        lock.give_up()
-        try:
-            # Nothing was written in it. An aborted transaction would be listed until it is cleaned.
-            metastore.commit_txn(txn_id)
-        except MetastoreError as error:
-            _log.warning(
-                "transaction %d, which locked %s.%s, was left to its timeout: %s",
-                txn_id,
-                database,
-                name,
-                error,
-            )

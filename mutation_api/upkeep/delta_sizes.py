@@ -95,7 +95,7 @@ def _sizes_of(
 ) -> DeltaSizes:
     name, location = partition
     files = list_partition_files(directories, view.table, location, view.valid_ids, view.valid_txns)
-    in_deltas = [file for file in files if _is_in_delta(file, location)]
+    in_deltas = [file for file in files if file.is_of_delta]
     deletes = [file for file in in_deltas if file.kind is EventFileKind.DELETE_DELTA]
     inserts = [file for file in in_deltas if file.kind is not EventFileKind.DELETE_DELTA]
     base = [file for file in files if file not in in_deltas]
@@ -106,13 +106,6 @@ def _sizes_of(
         deletes=_sum(deletes, counts_rows=counts_rows),
         directory_count=len({file.location.parent for file in in_deltas}),
     )
-
-
-def _is_in_delta(file: EventFile, partition: Location) -> bool:
-    """Return True if a file is in a delta, including plain rows that LOAD DATA puts into one."""
-    if file.kind is EventFileKind.ORIGINAL:
-        return file.first > 0 and file.location.parent != partition
-    return file.kind is not EventFileKind.BASE
 
 
 def _sum(files: Sequence[EventFile], *, counts_rows: bool) -> FileSizes:

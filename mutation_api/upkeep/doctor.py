@@ -6,13 +6,15 @@ Its only change is a hidden empty file that it creates in each table's directory
 from __future__ import annotations
 
 import datetime
+import itertools
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from metastore_client.capabilities import Capabilities
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError, NoSuchObjectError
-from metastore_client.model import ConstraintInfo, ConstraintKind
+from metastore_client.model import CompactionInfo, ConstraintInfo, ConstraintKind, TableInfo
 from mutation_api.errors import ConfigurationError, TableNotMutableError
 from mutation_api.format.layout import AcidVersion
 from mutation_api.storage.tree import side_by_side
@@ -34,7 +36,14 @@ from mutation_api.transaction.hold import open_holds
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.preconditions import check_mutable
 
-__all__ = ["DoctorReport", "TableReport", "compactor_trouble", "constraint_text", "doctor"]
+__all__ = [
+    "DoctorReport",
+    "TableReport",
+    "compaction_notes",
+    "compactor_trouble",
+    "constraint_text",
+    "doctor",
+]
 
 SETTINGS = (
     "hive.txn.manager",
@@ -43,6 +52,8 @@ SETTINGS = (
     "hive.txn.xlock.write",
     "hive.compactor.initiator.on",
     "hive.compactor.worker.threads",
+    "hive.compactor.cleaner.on",
+    "hive.compactor.crud.query.based",
     "hive.metastore.dml.events",
 )
 """The settings to report: locking, the timeout of clients, compaction, notification events."""
@@ -68,13 +79,80 @@ def compactor_trouble(parameters: Mapping[str, str], capabilities: Capabilities)
     )
 
 
+LATE_SECONDS = 3600
+"""The time after which a compaction that waits for a worker or for the cleaner is reported."""
+
+_BY_QUERY = "hive.compactor.crud.query.based"
+_FAILED = ("failed", "did not initiate")
+_ENDED_WELL = ("succeeded", "ready for cleaning")
+
+
+def compaction_notes(
+    info: TableInfo, entries: Sequence[CompactionInfo], now: float, settings: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Return what is remarkable about the compactions of a table: who does them, what waits, what failed.
+
+    Args:
+        info: the table.
+        entries: the table's entries of the server's queue and its history.
+        now: the time in seconds since 1970.
+        settings: values of the server's settings by name, as far as it reports them.
+    """
+    return tuple(_compaction_notes(info, entries, now, settings))
+
+
+def _compaction_notes(
+    info: TableInfo, entries: Sequence[CompactionInfo], now: float, settings: Mapping[str, str]
+) -> Iterator[str]:
+    if info.parameters.get("no_auto_compaction", "").lower() == "true":
+        yield "no_auto_compaction is true, so only requested compactions are done: hive-mutate compact"
+    scheme = info.location.partition(":")[0]
+    is_split = info.parameters.get("transactional_properties", "default").lower() == "default"
+    if is_split and scheme == "hdfs" and settings.get(_BY_QUERY, "").lower() == "true":
+        yield (
+            f"on HDFS, major compactions of Hive 4.1 and 4.2 lose all rows while {_BY_QUERY} is true "
+            "(HIVE-29567): set it to false, or compact with hive-mutate compactor"
+        )
+    for each in entries:
+        since = {
+            "initiated": each.enqueue_time,
+            "ready for cleaning": each.end_time or each.start_time or each.enqueue_time,
+        }.get(each.state)
+        if since is not None and now - since / 1000 > LATE_SECONDS:
+            waits_for = (
+                "a worker: hive-mutate compactor, or hive.compactor.worker.threads"
+                if each.state == "initiated"
+                else "the cleaner: see open transactions, holds and hive.compactor.cleaner.on"
+            )
+            yield f"{_of(each)} waits since {_moment(since)} for {waits_for}"
+    newest = sorted(entries, key=lambda each: each.id or 0, reverse=True)
+    ended = [each for each in newest if each.state in (*_FAILED, *_ENDED_WELL)]
+    failed = list(itertools.takewhile(lambda each: each.state in _FAILED, ended))
+    if failed:
+        reason = f": {failed[0].error.strip()}" if failed[0].error.strip() else ""
+        shown = "compaction" if len(failed) == 1 else f"{len(failed)} compactions"
+        yield f"the last {shown} failed{reason}"
+    done = next((each for each in ended if each.state in _ENDED_WELL and each.worker_id), None)
+    if done is not None:
+        at = "" if done.end_time is None else f" at {_moment(done.end_time)}"
+        yield f"last compacted by {done.worker_id}{at}"
+
+
+def _of(entry: CompactionInfo) -> str:
+    return f"a {entry.type.name.lower()} compaction" + (f" of {entry.partition}" if entry.partition else "")
+
+
+def _moment(milliseconds: int) -> str:
+    return datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC).isoformat(timespec="seconds")
+
+
 @dataclass(frozen=True)
 class TableReport:
     """One table: the layout in which it can be written, or the reason why it cannot.
 
     If both are set, ``reason`` names the partitions that cannot be written. ``trouble`` is the reason why the
     server's compactor cannot compact a writable table, with a fix. ``constraints`` are those that Hive and
-    this library enforce on its rows.
+    this library enforce on its rows. ``compactions`` are remarks about its compactions.
     """
 
     table: str
@@ -82,6 +160,7 @@ class TableReport:
     reason: str | None
     trouble: str | None = None
     constraints: tuple[ConstraintInfo, ...] = ()
+    compactions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -89,7 +168,7 @@ class DoctorReport:
     """A server and its tables.
 
     ``server``: capabilities and settings with values; ``tables``: by name; ``warnings``: reasons why the
-    server's cleaner cannot work.
+    server's compactor or cleaner cannot work.
     """
 
     server: tuple[tuple[str, str], ...]
@@ -105,6 +184,7 @@ class DoctorReport:
                 "reason": each.reason,
                 "trouble": each.trouble,
                 "constraints": [constraint_text(rule) for rule in each.constraints],
+                "compactions": [*each.compactions],
             }
             for each in self.tables
         ]
@@ -137,15 +217,36 @@ def doctor(metastore: MetastoreClient, name: str) -> DoctorReport:
     with metastore_errors_as_ours(f"could not examine database {database}"):
         server = tuple(_server(metastore))
         names = metastore.get_all_tables(database) if table is None else [table]
-        tables = tuple(_tables(metastore, database, names))
+        tables = tuple(_tables(metastore, database, names, dict(server)))
         if not tables and table is not None:
             raise table_not_found(metastore, database, table)
         if not tables and not has_database(metastore, database):
             raise ConfigurationError(
                 f"there is no database {database}: check the name; {HOW_TO_FIND_DATABASES}"
             )
-        warnings = tuple(map(_hold_warning, open_holds(metastore.get_open_txns())))
+        warnings = (
+            *_compactor_warnings(metastore.capabilities(), dict(server)),
+            *map(_hold_warning, open_holds(metastore.get_open_txns())),
+        )
     return DoctorReport(server, tables, warnings)
+
+
+def _compactor_warnings(capabilities: Capabilities, settings: Mapping[str, str]) -> Iterator[str]:
+    """Yield which threads of the compactor this metastore does not have."""
+    if settings["hive.compactor.initiator.on"].lower() == "false":
+        yield (
+            "hive.compactor.initiator.on is false: no compaction is requested automatically, unless another "
+            "metastore has it on"
+        )
+    if settings["hive.compactor.worker.threads"] == "0":
+        instead = (
+            "a HiveServer2 or hive-mutate compactor does them"
+            if capabilities.has_compaction_workers
+            else "another metastore does them"
+        )
+        yield f"hive.compactor.worker.threads is 0: requested compactions wait, unless {instead}"
+    if capabilities.has_compaction_workers and settings["hive.compactor.cleaner.on"].lower() == "false":
+        yield "hive.compactor.cleaner.on is false: obsolete files stay, unless another metastore has it on"
 
 
 def _hold_warning(hold: tuple[str, str, int | None]) -> str:
@@ -169,11 +270,15 @@ def _server(metastore: MetastoreClient) -> Iterator[tuple[str, str]]:
         yield name, metastore.get_config_value(name, NOT_TOLD).strip() or NOT_TOLD
 
 
-def _tables(metastore: MetastoreClient, database: str, names: Sequence[str]) -> list[TableReport]:
+def _tables(
+    metastore: MetastoreClient, database: str, names: Sequence[str], settings: Mapping[str, str]
+) -> list[TableReport]:
     described = []
+    queue = metastore.show_compactions() if names else []
     for name in names:
+        entries = [each for each in queue if (each.database, each.table) == (database, name.lower())]
         try:
-            described.append(_described(metastore, database, name))
+            described.append(_described(metastore, database, name, entries, settings))
         except NoSuchObjectError:
             continue  # dropped since it was listed
     return side_by_side(_looked_at, described, THREADS)
@@ -187,9 +292,16 @@ class _Candidate:
     partitions: Sequence[str]
     trouble: str | None
     constraints: tuple[ConstraintInfo, ...]
+    compactions: tuple[str, ...]
 
 
-def _described(metastore: MetastoreClient, database: str, name: str) -> _Candidate | TableReport:
+def _described(
+    metastore: MetastoreClient,
+    database: str,
+    name: str,
+    entries: Sequence[CompactionInfo],
+    settings: Mapping[str, str],
+) -> _Candidate | TableReport:
     table_name = f"{database}.{name}"
     try:
         info = metastore.get_table(database, name)
@@ -201,7 +313,8 @@ def _described(metastore: MetastoreClient, database: str, name: str) -> _Candida
         table = with_constraints(table, constraints)
         trouble = compactor_trouble(info.parameters, capabilities)
         enforced = tuple(each for each in constraints if each.is_enabled)
-        return _Candidate(table, probed_partitions(metastore, table), trouble, enforced)
+        notes = compaction_notes(info, entries, time.time(), settings)
+        return _Candidate(table, probed_partitions(metastore, table), trouble, enforced, notes)
     except TableNotMutableError as error:
         return TableReport(table_name, None, str(error))
     except NoSuchObjectError:
@@ -219,7 +332,9 @@ def _looked_at(found: _Candidate | TableReport) -> TableReport:
         refused = check_partition_directories(table, found.partitions)
     except TableNotMutableError as error:
         return TableReport(table.full_name, None, str(error))
-    return TableReport(table.full_name, table.version, refused, found.trouble, found.constraints)
+    return TableReport(
+        table.full_name, table.version, refused, found.trouble, found.constraints, found.compactions
+    )
 
 
 def _yes_or_no(value: bool) -> str:

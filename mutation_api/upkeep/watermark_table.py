@@ -7,24 +7,34 @@ their own writes, or afterwards (:mod:`mutation_api.hive.consumer`).
 
 from __future__ import annotations
 
+import pyarrow.compute as pc
+
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import AlreadyExistsError, NoSuchObjectError
 from metastore_client.model import ColumnInfo
 from mutation_api.errors import ConfigurationError
+from mutation_api.read.table_scan import TableScan
+from mutation_api.read.table_view import open_table
 from mutation_api.table.acid_table import AcidTable
+from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.catalog import split_full_name
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.upkeep.create_acid_table import create_acid_table
 
 __all__ = [
+    "CONSUMER_PREFIX",
     "TABLE_NAME",
     "WATERMARK_COLUMNS",
     "WATERMARK_KEY",
     "check_watermark_columns",
+    "consumer_positions",
     "ensure_watermark_table",
     "watermark_table_beside",
     "watermark_table_exists",
 ]
+
+CONSUMER_PREFIX = "consumer:"
+"""The prefix of a consumer's name in the column source_id."""
 
 TABLE_NAME = "mutation_watermarks"
 """The default name of the table, in the database of the targets."""
@@ -90,3 +100,29 @@ def check_watermark_columns(table: AcidTable) -> None:
             f"{', '.join(f'{name} {kind}' for name, kind in found.items())}; expected "
             f"{', '.join(f'{name} {kind}' for name, kind in wanted.items())}. Name another table"
         )
+
+
+def consumer_positions(metastore: MetastoreClient, table: str, watermark_table: str | None) -> dict[str, str]:
+    """Return the positions of the consumers that read changes of a table, by name.
+
+    Args:
+        metastore: the metastore.
+        table: the full name of the table.
+        watermark_table: the table of positions. If None, ``mutation_watermarks`` in the table's database.
+
+    Raises:
+        ConfigurationError: If it is not a watermark table, or a given one does not exist.
+        Other errors: See ``client.open_snapshot`` and :meth:`TableScan.to_arrow`.
+    """
+    name = watermark_table or watermark_table_beside(table)
+    if not watermark_table_exists(metastore, name):
+        if watermark_table is not None:
+            raise ConfigurationError(f"there is no table {name}, which should have the consumers' positions")
+        return {}
+    with MutatorClientBuilder().metastore(metastore).build() as client, client.open_snapshot(name) as view:
+        opened = open_table(view, name)
+        check_watermark_columns(opened.table)
+        columns = ["source_id", "position_text"]
+        where = (pc.field("source_table") == table) & pc.starts_with(pc.field("source_id"), CONSUMER_PREFIX)
+        rows = TableScan(opened, columns=columns, where=where).to_arrow().to_pylist()
+    return {row["source_id"].removeprefix(CONSUMER_PREFIX): row["position_text"] for row in rows}

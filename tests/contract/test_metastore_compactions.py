@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from metastore_client.client import MetastoreClient
@@ -49,6 +51,8 @@ def test_a_worker_takes_what_was_requested_for_its_pool(
         assert (job.database, job.table, job.type) == (database, "t", CompactionType.MAJOR)
         taken = entry_of(metastore, database, job.partition)
         assert (taken.id, taken.state, taken.worker_id) == (job.id, "working", "host-1")
+        assert taken.enqueue_time is not None
+        assert abs(taken.enqueue_time / 1000 - time.time()) < 600
         assert not metastore.compact(database, "t", job.partition, CompactionType.MAJOR, pool=database)
         txn_id = metastore.open_txn("u", "host", "agent", is_compaction=True)
         job = metastore.compaction_began(job, txn_id, 0, "etl")

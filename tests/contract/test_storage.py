@@ -156,6 +156,28 @@ def test_publishing_refuses_to_overwrite(storage_root: Location) -> None:
     assert everything(storage_root) == [str(target)]
 
 
+def test_a_directory_is_published_as_a_whole(storage_root: Location) -> None:
+    """Storages that rename do it in one step and never over a target; the others refuse."""
+    storage = storage_at(storage_root)
+    hidden, target = storage_root / "_hidden" / "d", storage_root / "d"
+    for name in ("a", "b"):
+        put(hidden / name, name.encode())
+    if not storage.publishes_by_rename:
+        with pytest.raises(OSError, match="support") as refused:
+            storage.publish_directory(hidden, target)
+        assert refused.value.errno == errno.ENOTSUP
+        return
+    storage.publish_directory(hidden, target)
+    assert [read(each.location) for each in storage.list(target)] == [b"a", b"b"]
+    assert storage.list(storage_root / "_hidden") == []
+    put(hidden / "c")
+    with pytest.raises(FileExistsError):
+        storage.publish_directory(hidden, target)
+    assert [each.name for each in storage.list(target)] == ["a", "b"]
+    with pytest.raises(FileNotFoundError):
+        storage.publish_directory(storage_root / "missing", storage_root / "other")
+
+
 def test_what_is_not_staged_cannot_be_published(storage_root: Location) -> None:
     """Publishing must not go on without its file."""
     storage, target = storage_at(storage_root), storage_root / "d/t"

@@ -76,6 +76,7 @@ TABLES = (
     "incremental update from a database",
     "requesting compactions and waiting for them",
     "compactions by this library",
+    "compactions by this library without the queue",
     "metastore behind TLS",
     "metastore behind HTTPS",
     "metastore with user and password",

@@ -37,7 +37,10 @@ PAGES: Mapping[str, RunBy] = {
     ),
     "docs/change-feed.md": RunBy((f"{FRONT}/test_pages.py::test_change_feed",)),
     "docs/compaction.md": RunBy(
-        ("tests/integration/upkeep/test_compactor.py::test_the_commands_of_the_page",)
+        (
+            "tests/integration/upkeep/test_compactor.py::test_the_commands_of_the_page",
+            "tests/integration/upkeep/test_unqueued_compactions.py::test_the_command_of_the_page",
+        )
     ),
     "docs/cookbook.md": RunBy(
         ("tests/unit/test_cookbook.py::test_the_recipes_run_and_print_what_the_page_shows",)

@@ -8700,11 +8700,12 @@ class ShowCompactResponseElement(object):
      - endTime
      - id
      - errorMessage
+     - enqueueTime
 
     """
 
 
-    def __init__(self, dbname=None, tablename=None, partitionname=None, type=None, state=None, workerid=None, start=None, runAs=None, hightestTxnId=None, endTime=None, id=None, errorMessage=None,):
+    def __init__(self, dbname=None, tablename=None, partitionname=None, type=None, state=None, workerid=None, start=None, runAs=None, hightestTxnId=None, endTime=None, id=None, errorMessage=None, enqueueTime=None,):
         self.dbname = dbname
         self.tablename = tablename
         self.partitionname = partitionname
@@ -8717,6 +8718,7 @@ class ShowCompactResponseElement(object):
         self.endTime = endTime
         self.id = id
         self.errorMessage = errorMessage
+        self.enqueueTime = enqueueTime
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -8787,6 +8789,11 @@ class ShowCompactResponseElement(object):
                     self.errorMessage = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
                 else:
                     iprot.skip(ftype)
+            elif fid == 15:
+                if ftype == TType.I64:
+                    self.enqueueTime = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -8844,6 +8851,10 @@ class ShowCompactResponseElement(object):
         if self.errorMessage is not None:
             oprot.writeFieldBegin('errorMessage', TType.STRING, 14)
             oprot.writeString(self.errorMessage.encode('utf-8') if sys.version_info[0] == 2 else self.errorMessage)
+            oprot.writeFieldEnd()
+        if self.enqueueTime is not None:
+            oprot.writeFieldBegin('enqueueTime', TType.I64, 15)
+            oprot.writeI64(self.enqueueTime)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -10073,6 +10084,7 @@ ShowCompactResponseElement.thrift_spec = (
     None,  # 12
     (13, TType.I64, 'id', None, None, ),  # 13
     (14, TType.STRING, 'errorMessage', 'UTF8', None, ),  # 14
+    (15, TType.I64, 'enqueueTime', None, None, ),  # 15
 )
 all_structs.append(ShowCompactResponse)
 ShowCompactResponse.thrift_spec = (

@@ -69,6 +69,13 @@ class EventFile:
     length: int | None = None
     byte_count: int = field(default=0, compare=False)
 
+    @property
+    def is_of_delta(self) -> bool:
+        """True if the file is in a delta, including plain rows that LOAD DATA puts into one."""
+        if self.kind is EventFileKind.ORIGINAL:
+            return self.first > 0
+        return self.kind is not EventFileKind.BASE
+
 
 def check_order(keys: EventKeys, previous: EventKeys | None, file: EventFile) -> None:
     """Check that keys ascend, and that the newest event of a key comes first.

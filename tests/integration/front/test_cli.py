@@ -104,7 +104,8 @@ def test_the_way_of_a_table_on_hive_4(hive41: Hive41, tmp_path: Path, run_here: 
         hive41.sql(f"INSERT INTO {table} PARTITION (ds='b') VALUES (4, 'four')")
         examined = run_here("doctor", table, *where)
         assert examined.returncode == EXIT_OK, examined.stderr
-        assert examined.stdout.splitlines()[-1] == f"{table}: can be changed (layout of Hive 4: v2-hive4)"
+        can = f"{table}: can be changed (layout of Hive 4: v2-hive4)"
+        assert can in examined.stdout.splitlines()
 
         saved = run_here("read", table, "--row-ids", "--output", file, *where)
         assert saved.returncode == EXIT_OK, saved.stderr

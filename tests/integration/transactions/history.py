@@ -295,19 +295,38 @@ class History:
                 continue  # a partition without files, in an object store
             if not self.is_worth_compacting(location, kind):
                 continue
-            if self.compacts_itself(kind):
-                self.log.append(f"our compaction of {name!r}")
-                compact_partition(self.metastore, self.full_name, name)
+            if self.compacts_itself(location, kind):
+                self.log.append(f"our {kind.name} compaction of {name!r}")
+                self.compact_here(name, kind)
             elif self.metastore.compact(self.database, self.table, name or None, kind):
                 while any(c.state == "initiated" and c.table == self.table for c in self.hive.worker()):
                     continue
         if self.random.random() < 0.7:
             self.hive.cleaner()
 
-    def compacts_itself(self, kind: CompactionType) -> bool:
-        """Whether our own compactor does it, which half of Hive 4's major compactions are."""
-        is_possible = kind is CompactionType.MAJOR and self.metastore.capabilities().has_compaction_workers
-        return is_possible and self.random.random() < 0.5
+    def compacts_itself(self, location: Location, kind: CompactionType) -> bool:
+        """Whether our own compactor does it, which half of the compactions are.
+
+        Before Hive 4 only major ones, beside a queue without this table.
+        """
+        if self.random.random() < 0.5:
+            return False
+        if self.metastore.capabilities().has_compaction_workers:
+            return True
+        active = [
+            each
+            for each in self.metastore.show_compactions()
+            if (each.database, each.table) == (self.database, self.table)
+            and each.state in ("initiated", "working", "ready for cleaning")
+        ]
+        return kind is CompactionType.MAJOR and not active and storage_at(location).publishes_by_rename
+
+    def compact_here(self, name: str, kind: CompactionType) -> None:
+        has_queue = self.metastore.capabilities().has_compaction_workers
+        done = compact_partition(
+            self.metastore, self.full_name, name, kind=kind.name.lower(), without_queue=not has_queue
+        )
+        assert done.kept_for == "", self.story()
 
     def relearn(self, added: list[tuple[str, Row]], removed: list[tuple[str, Row]]) -> None:
         """After Hive's own DML: the values are known, the ids are Hive's to choose."""

@@ -59,7 +59,8 @@ class HistoryOfHive2(History):
 
     def create(self) -> None:
         partitioned = "partitioned by (ds string)" if self.is_partitioned else ""
-        properties = "'transactional'='true'"
+        # The judge's initiator is on, and only started by hand.
+        properties = "'transactional'='true', 'no_auto_compaction'='true'"
         if self.shape.properties == "default":
             properties += ", 'transactional_properties'='default'"
         self.hive.sql(

@@ -296,7 +296,7 @@ DEFAULTS = {
     "hive.compactor.crud.query.based": "true",
     "hive.vectorized.execution.enabled": "true",
 }
-"""Settings of Hive 4.1 that its judge has otherwise; compaction by query is its default since 4.0."""
+"""Settings that a user's Hive 4.1 may have, and its judge has otherwise."""
 ZONES = (
     ("3.1", "America/St_Johns", {}),
     ("4.1", "Asia/Kolkata", DEFAULTS),

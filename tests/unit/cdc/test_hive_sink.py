@@ -17,6 +17,7 @@ URI = "thrift://metastore.example:9083"
     ("make", "words"),
     [
         (lambda: hive_sink(URI, "orders"), "at least one action"),
+        (lambda: hive_sink(URI, "orders", AppendRows("d.t"), compactor="x"), "expected one of hive, own"),
         (lambda: hive_sink(URI, "", AppendRows("d.t")), "requires a name"),
         (lambda: hive_sink(URI, "orders", AppendRows("t")), "database"),
         (lambda: hive_sink(URI, "orders", AppendRows("d.T")), "lower case"),

@@ -37,6 +37,11 @@ def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
     return code, captured.out, captured.err
 
 
+def said(printed: str) -> list[str]:
+    """The lines without warnings: the server has no threads that compact."""
+    return [line for line in printed.splitlines() if not line.startswith("warning: hive.compactor.")]
+
+
 def test_tables_are_created_and_examined(uri: str, capsys: pytest.CaptureFixture[str]) -> None:
     """What the options say is in the metastore; doctor passes it, and names what breaks a rule of another."""
     where = ("--metastore", uri)
@@ -58,7 +63,7 @@ def test_tables_are_created_and_examined(uri: str, capsys: pytest.CaptureFixture
         assert info.parameters["orc.compress"] == "SNAPPY"
 
         code, printed, _ = run(capsys, "doctor", "made", *where)
-        assert (code, printed.splitlines()[-1]) == (
+        assert (code, said(printed)[-1]) == (
             EXIT_OK,
             "made.orders: can be changed (layout of Hive 2: v1-split)",
         )
@@ -67,8 +72,8 @@ def test_tables_are_created_and_examined(uri: str, capsys: pytest.CaptureFixture
     code, printed, errors = run(capsys, "doctor", "made", *where)
     assert (code, errors) == (EXIT_FAILED, "")
     assert "write ids" in printed
-    assert printed.splitlines()[-2] == "made.orders: can be changed (layout of Hive 2: v1-split)"
-    assert printed.splitlines()[-1].startswith("made.plain: NO: table made.plain cannot be used: ")
+    assert said(printed)[-2] == "made.orders: can be changed (layout of Hive 2: v1-split)"
+    assert said(printed)[-1].startswith("made.plain: NO: table made.plain cannot be used: ")
     assert run(capsys, "doctor", "made.ORDERS", *where)[0] == EXIT_OK
 
     code, printed, _ = run(capsys, "doctor", "made", "--json", *where)
@@ -145,4 +150,4 @@ def test_a_database_without_tables(uri: str, capsys: pytest.CaptureFixture[str])
         client.create_database("bare")
     code, printed, _ = run(capsys, "doctor", "bare", "--metastore", uri)
     assert code == EXIT_OK
-    assert printed.splitlines()[-1] == "the database has no tables"
+    assert said(printed)[-1] == "the database has no tables"

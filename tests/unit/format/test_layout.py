@@ -25,6 +25,8 @@ V1, HIVE3, HIVE4 = AcidVersion.V1_LEGACY, AcidVersion.V2_HIVE3, AcidVersion.V2_H
     [
         (delta_directory_name(5, 7, None), "delta_0000005_0000007"),
         (delta_directory_name(5, 5, 3), "delta_0000005_0000005_0003"),
+        (delta_directory_name(5, 9, None, 12), "delta_0000005_0000009_v0000012"),
+        (delete_delta_directory_name(5, 9, None, 12), "delete_delta_0000005_0000009_v0000012"),
         (delta_directory_name(10000001, 10000001, 10000), "delta_10000001_10000001_10000"),
         (delete_delta_directory_name(5, 5, 0), "delete_delta_0000005_0000005_0000"),
         (bucket_file_name(3), "bucket_00003"),

@@ -10,6 +10,7 @@ from mutation_api.format.merge_events import (
     concatenate_keys,
     count_below,
     count_up_to,
+    events_in_order,
     find_disorder,
     in_order,
     is_remaining,
@@ -60,6 +61,22 @@ def test_within_a_transaction_the_higher_statement_wins() -> None:
         ]
     )
     assert merge_legacy(keys, ALL).tolist() == [1]
+
+
+def test_all_visible_events_are_in_the_order_of_a_file() -> None:
+    """By key, the newest first; none is left out because a newer one has the same key."""
+    keys = concatenate_keys(
+        [
+            events((1, 0, 0, 1, INSERT), (1, 0, 1, 1, INSERT)),
+            events((1, 0, 0, 3, DELETE), (1, 0, 1, 2, UPDATE), (2, 0, 0, 2, INSERT)),
+            events((1, 0, 1, 4, UPDATE), precedence=0),
+            events((1, 0, 1, 4, UPDATE), precedence=1),
+        ]
+    )
+    order = events_in_order(keys, ALL)
+    assert order.tolist() == [2, 0, 6, 5, 3, 1, 4]
+    assert find_disorder(keys.take(order)) is None
+    assert events_in_order(keys, ValidTxnList(4, (3,))).tolist() == [0, 6, 5, 3, 1, 4]
 
 
 def remaining(rows: EventKeys, valid: ValidTxnList, *deletes: EventKeys) -> list[int]:

@@ -7,12 +7,19 @@ from pathlib import Path
 import pytest
 
 from metastore_client.errors import MetastoreError, MetastoreUnavailableError
-from metastore_client.model import ConstraintInfo, ConstraintKind
+from metastore_client.model import CompactionInfo, CompactionType, ConstraintInfo, ConstraintKind
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.cli.doctor import _text
 from mutation_api.errors import ConfigurationError, ConnectionFailedError, TableNotFoundError
 from mutation_api.format.layout import AcidVersion
-from mutation_api.upkeep.doctor import NOT_TOLD, TableReport, compactor_trouble, doctor
+from mutation_api.upkeep.doctor import (
+    LATE_SECONDS,
+    NOT_TOLD,
+    TableReport,
+    compaction_notes,
+    compactor_trouble,
+    doctor,
+)
 from tests.support.client_support import table_info
 
 
@@ -95,6 +102,66 @@ def test_an_empty_property_keeps_hive_2_from_compacting(tmp_path: Path) -> None:
     assert "'note' is empty: remove it with ALTER TABLE … UNSET TBLPROPERTIES ('note')" in str(found.trouble)
     assert compactor_trouble(parameters, HIVE_4_1) is None
     assert compactor_trouble({"transactional": "true"}, old.capabilities()) is None
+
+
+def entry(state: str, id: int, **facts: object) -> CompactionInfo:
+    return CompactionInfo("default", "t", "ds=a", CompactionType.MAJOR, state, id, **facts)  # type: ignore[arg-type]
+
+
+def test_compactions_that_wait_or_fail_are_named() -> None:
+    """Late ones, the latest failures with their reason, and who did the last one that succeeded."""
+    now = 2_000_000_000.0
+    late, soon = int((now - LATE_SECONDS - 1) * 1000), int((now - 1) * 1000)
+    entries = [
+        entry("succeeded", 1, worker_id="host-mutate-7", end_time=late),
+        entry("failed", 2, worker_id="h", error="disk full\n"),
+        entry("did not initiate", 3),
+        entry("working", 4, worker_id="h", start_time=late),
+        entry("initiated", 5, enqueue_time=soon),
+        entry("initiated", 6, enqueue_time=late),
+        entry("ready for cleaning", 7, enqueue_time=late, end_time=soon),
+    ]
+    info = table_info("t", parameters={"no_auto_compaction": "true"})
+    assert list(compaction_notes(info, entries[:6], now, {})) == [
+        "no_auto_compaction is true, so only requested compactions are done: hive-mutate compact",
+        "a major compaction of ds=a waits since 2033-05-18T02:33:19+00:00 for a worker: hive-mutate "
+        "compactor, or hive.compactor.worker.threads",
+        "the last 2 compactions failed",
+        "last compacted by host-mutate-7 at 2033-05-18T02:33:19+00:00",
+    ]
+    plain = table_info("t", parameters={})
+    assert list(compaction_notes(plain, entries[1:2], now, {})) == ["the last compaction failed: disk full"]
+    (waits,) = compaction_notes(plain, entries[6:], now + LATE_SECONDS, {})
+    assert "waits since 2033-05-18T03:33:19+00:00 for the cleaner" in waits
+    assert compaction_notes(plain, entries[6:], now, {}) == ()
+
+
+def test_hive_loses_rows_by_query_on_hdfs() -> None:
+    """HIVE-29567; not in insert-only tables, elsewhere, or with the default."""
+    by_query = {"hive.compactor.crud.query.based": "true"}
+    on_hdfs = {"location": "hdfs://host/t"}
+    (note,) = compaction_notes(table_info("t", parameters={}, **on_hdfs), [], 0.0, by_query)
+    assert "lose all rows" in note
+    insert_only = table_info("t", parameters={"transactional_properties": "insert_only"}, **on_hdfs)
+    assert compaction_notes(insert_only, [], 0.0, by_query) == ()
+    assert compaction_notes(table_info("t", parameters={}), [], 0.0, by_query) == ()
+    assert compaction_notes(table_info("t", parameters={}, **on_hdfs), [], 0.0, {}) == ()
+
+
+def test_a_metastore_without_threads_of_the_compactor_is_named() -> None:
+    """Who else may do the work depends on the release."""
+    off = {
+        "hive.compactor.initiator.on": "false",
+        "hive.compactor.worker.threads": "0",
+        "hive.compactor.cleaner.on": "false",
+    }
+    old = doctor(InMemoryMetastore(configuration=off), "default").warnings
+    assert len(old) == 2
+    assert "another metastore does them" in old[1]
+    new = doctor(InMemoryMetastore(configuration=off, capabilities=HIVE_4_1), "default").warnings
+    assert len(new) == 3
+    assert "hive-mutate compactor does them" in new[1]
+    assert doctor(InMemoryMetastore(), "default").warnings == ()
 
 
 def test_a_server_that_cannot_be_asked_is_an_error() -> None:

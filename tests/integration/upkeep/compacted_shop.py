@@ -1,0 +1,105 @@
+"""A table that this library's compactor works on, beside Hive."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from judges.hive.hive_judges import HiveJudge
+from metastore_client.remote.thrift_client import ThriftMetastoreClient
+from mutation_api import Hive
+from mutation_api.format.layout import is_hidden
+from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
+from mutation_api.read.change_plan import split_changes
+from mutation_api.read.table_view import open_table
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.upkeep.compactor import compact_partition
+from mutation_api.upkeep.verify.verify import verify_table
+
+COLUMNS = "id int, item string, price double, at timestamp"
+
+
+def rows_of(*ids: int, day: str | None = None) -> pa.Table:
+    """Rows with these ids."""
+    count = len(ids)
+    rows = {"id": pa.array(ids, pa.int32()), "item": pa.array([f"i{n}" for n in ids])}
+    rows |= {"price": pa.array([float("nan")] * count), "at": pa.nulls(count, pa.timestamp("us"))}
+    return pa.table(rows if day is None else {**rows, "day": [day] * count})
+
+
+class Died(BaseException):
+    """The compactor's process is gone."""
+
+
+@dataclass
+class Shop:
+    """A table and everything that works on it."""
+
+    judge: HiveJudge
+    hive: Hive
+    metastore: ThriftMetastoreClient
+    name: str
+    is_insert_only: bool = False
+
+    def create(self, layout: str, properties: str = "default") -> None:
+        """Make the table."""
+        self.is_insert_only = properties == "insert_only"
+        more = f", 'transactional_properties'='{properties}'" if properties else ""
+        self.judge.sql(
+            f"create table {self.name} ({COLUMNS}) {layout} stored as orc "
+            f"tblproperties ('transactional'='true'{more})"
+        )
+
+    def append(self, *ids: int, day: str | None = None) -> None:
+        """Add rows in a transaction of their own."""
+        self.hive.table(self.name).append(rows_of(*ids, day=day))
+
+    def rows(self) -> list[list[object]]:
+        """What both readers of Hive agree on: ROW__ID, values, partition."""
+        found = self.judge.table_rows(self.name, row_ids=not self.is_insert_only)
+        return sorted(([each.row_id, *each.values, each.partition] for each in found), key=repr)
+
+    def changes(self) -> list[str]:
+        """What a change feed reads since the first transaction: id, kind, ROW__ID and values of each row."""
+        found = []
+        with (
+            MutatorClientBuilder().metastore(self.metastore).build() as client,
+            client.open_snapshot(self.name) as snapshot,
+        ):
+            view = open_table(snapshot, self.name)
+            texts = ReadOptions(TimestampForm.TEXT)
+            columns = view.table.all_columns
+            for reader in split_changes(view, view.valid_ids.up_to(0), columns, options=texts):
+                for changed in reader.read():
+                    rows = zip(changed.ids.tolist(), changed.rows.to_pylist(), strict=True)
+                    found += [repr((id, changed.kind, row)) for id, row in rows]
+        return sorted(found)
+
+    def compact(self, partition: str = "", kind: str = "major") -> str | None:
+        """Compact, and compare what Hive reads. Return the name of the new directory."""
+        before = self.rows()
+        done = compact_partition(self.metastore, self.name, partition, kind=kind)
+        assert self.rows() == before
+        self.judge.clean(self.name)
+        assert self.rows() == before
+        assert verify_table(self.metastore, self.name).is_sound
+        return done.directory
+
+    def root(self) -> Path:
+        """The table's directory."""
+        database, table = self.name.split(".")
+        return Path(self.metastore.get_table(database, table).location.removeprefix("file:"))
+
+    def directories(self, partition: str = "") -> list[str]:
+        """The visible names in the partition's directory."""
+        names = [each.name for each in (self.root() / partition).iterdir()]
+        return sorted(each for each in names if not is_hidden(each))
+
+    def states(self) -> list[str]:
+        """The states of the table's compactions."""
+        database, table = self.name.split(".")
+        return [
+            c.state for c in self.metastore.show_compactions() if (c.database, c.table) == (database, table)
+        ]
