@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from mutation_api.errors import InputError
 from mutation_api.format.event import ADDED_OPERATION
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
+    "CHANGED_AT",
     "FILE",
     "IDENTITY",
     "OFFSET",
@@ -48,6 +50,7 @@ __all__ = [
     "Batch",
     "ChangeSource",
     "DescribedSource",
+    "KeptRows",
     "LocalBatch",
     "LocalChangeSource",
     "LocalOperations",
@@ -67,6 +70,10 @@ OPERATION = ADDED_OPERATION
 POSITION = "__position"
 """The column of positions in the log: a struct of bigints, which are compared one by one. No two operations
 on one key have the same position."""
+
+CHANGED_AT = "__changed_at"
+"""The column of the times at which the source changed rows, if a target requires them: timestamps in UTC,
+without time zone. NULL if the source does not give the time of an operation."""
 
 PARTITION = "__partition"
 """A number of a position that does not order operations: it must be equal for all operations on one key."""
@@ -112,12 +119,14 @@ class Position:
 class SourceTable:
     """A table of the source, by the source's name for it, and its target table.
 
-    ``key``: columns of the target that identify a row; empty if the source defines the key.
+    ``key``: columns of the target that identify a row; empty if the source defines the key. ``wants_times``:
+    True if the operations need the column ``CHANGED_AT``, which a source leaves out if it does not know it.
     """
 
     name: str
     target: AcidTable
     key: tuple[str, ...] = ()
+    wants_times: bool = False
 
 
 @dataclass(frozen=True)
@@ -340,6 +349,11 @@ class OperationParts(ABC):
         """True if the files are in this machine's temporary directory, which other machines do not see."""
         return False
 
+    @property
+    def has_times(self) -> bool:
+        """True if the operations have the column CHANGED_AT, after OPERATION and POSITION."""
+        return False
+
     @abstractmethod
     def read(self, number: int) -> Iterator[pa.RecordBatch]:
         """Read the operations of a part: OPERATION, POSITION, and the target's columns in its order.
@@ -351,6 +365,73 @@ class OperationParts(ABC):
         """Read the operations of all parts."""
         for number in range(self.part_count):
             yield from self.read(number)
+
+
+@dataclass(frozen=True)
+class KeptRows(OperationParts):
+    """The operations in one file; each row group is a part.
+
+    ``part_bytes``: the size of each part in memory. ``is_private``: True if the file is in this machine's
+    directory for temporary files. ``with_times``: True if it has the times of the changes.
+    """
+
+    location: Location
+    part_bytes: tuple[int, ...]
+    position_fields: tuple[str, ...]
+    is_private: bool = True
+    with_times: bool = False
+
+    @property
+    def is_of_this_machine(self) -> bool:
+        """True if the file is in this machine's directory for temporary files."""
+        return self.is_private
+
+    @property
+    def part_count(self) -> int:
+        """The number of row groups."""
+        return len(self.part_bytes)
+
+    @property
+    def byte_count(self) -> int:
+        """The size of all parts in memory, in bytes."""
+        return sum(self.part_bytes)
+
+    @property
+    def locations(self) -> Sequence[Location]:
+        """The location of the file."""
+        return [self.location]
+
+    @property
+    def position(self) -> Sequence[str]:
+        """The names of a position's numbers."""
+        return self.position_fields
+
+    @property
+    def has_times(self) -> bool:
+        """True if the file has the times of the changes."""
+        return self.with_times
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Return all operations; the file is opened once."""
+        if self.part_bytes:
+            yield from self._read(range(self.part_count))
+
+    def read(self, number: int) -> Iterator[pa.RecordBatch]:
+        """Read the operations of a part. See :class:`~mutation_api.cdc.source.OperationParts`."""
+        yield from self._read([number])
+
+    def _read(self, numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        try:
+            with storage_at(self.location).open_input(self.location) as stream:
+                file = pq.ParquetFile(stream, pre_buffer=True)
+                for number in numbers:
+                    yield from file.read_row_group(number, use_threads=False).to_batches()
+        except OSError as error:
+            advice = "" if self.is_private else "; name a location that all of Spark's machines can read"
+            raise InputError(
+                f"{self.location.shown}: the rows that were buffered there until they are applied cannot be "
+                f"read: {error}{advice}"
+            ) from error
 
 
 @runtime_checkable

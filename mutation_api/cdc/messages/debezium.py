@@ -194,6 +194,7 @@ class _Envelope:
             self._origins(),
             snapshot,
             number_of(self.source.get("ts_ms")),
+            self._changed_at(),
         )
 
     def _images(self) -> Images:
@@ -307,6 +308,11 @@ class _Envelope:
         found = _LAST_COMMIT.match(self._source("sequence") or "")
         last_commit, lsn = 0 if found is None else bigint(found[1]), number_of(self.source.get("lsn"))
         return None if last_commit is None or lsn is None else (last_commit, lsn, 0)
+
+    def _changed_at(self) -> int | None:
+        """Return the time of the change, which newer connectors also give in microseconds."""
+        micros, millis = (number_of(self.source.get(name)) for name in ("ts_us", "ts_ms"))
+        return micros if micros is not None or millis is None else millis * 1000
 
     def _origins(self) -> tuple[tuple[str, str], ...]:
         server, gtid = self._source("server_id"), self.source.get("gtid")

@@ -240,6 +240,8 @@ class Event(NamedTuple):
         snapshot: for a row that a snapshot read, the snapshot's position as a string, or INCREMENTAL. For
             other rows, None.
         time: when the source wrote the change, in milliseconds; None if the message does not contain it.
+        changed_at: when the source made the change, in microseconds since 1970 in UTC; None if the message
+            does not contain it. Unlike ``time``, it may be the time at which the statement began.
     """
 
     kind: str
@@ -259,6 +261,7 @@ class Event(NamedTuple):
     origins: tuple[tuple[str, str], ...] = ()
     snapshot: str | None = None
     time: int | None = None
+    changed_at: int | None = None
 
 
 class LogPart(Protocol):

@@ -73,6 +73,11 @@ class MessageParts(OperationParts):
         """The names of a position's numbers."""
         return self.order.names
 
+    @property
+    def has_times(self) -> bool:
+        """True if the times of the changes are required."""
+        return self.shape.table.wants_times
+
     def read(self, number: int) -> Iterator[pa.RecordBatch]:
         """Read the operations of a range. See :class:`~mutation_api.cdc.source.OperationParts`."""
         converter = RowConverter(
@@ -81,6 +86,7 @@ class MessageParts(OperationParts):
             self.order.names,
             self.shape.column_readers,
             self.log.format.unlogged,
+            self.has_times,
         )
         schemas = {schema: index for index, schema in enumerate(self.shape.schemas)}
         for events in self.log.events(number):
@@ -101,6 +107,8 @@ class MessageParts(OperationParts):
                     numbers = (*position, *times)
                     content = self.shape.content(each)
                     rows.add(each.operation, numbers, found.place, schema, content, each.doubt)
+                    if self.has_times:
+                        rows.times.append(found.event.changed_at)
 
 
 logger = logging.getLogger(__name__)

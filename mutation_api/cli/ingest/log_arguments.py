@@ -291,8 +291,8 @@ def add_log_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = Fa
     )
     parser.add_argument(
         "--table",
-        required=True,
         action="append",
+        default=[],
         type=table_map,
         metavar=TABLE_MAP_FORM,
         help="source table, Hive table to apply its changes to, and key columns (default: the key that the "

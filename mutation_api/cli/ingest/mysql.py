@@ -152,13 +152,10 @@ def source_from(arguments: argparse.Namespace) -> MySqlSource:
 
 
 def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Return (source table, DB.TABLE, key columns) per table. Raises ConfigurationError if there are none."""
+    """Return (source table, DB.TABLE, key columns) per table."""
     database = arguments.database or _address(arguments)[1]
     names = listed_names(arguments.tables)
-    tables = [*[(name, f"{database}.{name.lower()}", ()) for name in names], *arguments.table]
-    if not tables:
-        raise ConfigurationError("no table given: name at least one table with --tables or --table")
-    return tables
+    return [*[(name, f"{database}.{name.lower()}", ()) for name in names], *arguments.table]
 
 
 def _address(arguments: argparse.Namespace) -> tuple[MySqlAddress, str]:
