@@ -13,11 +13,19 @@ from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api import LocalOptions, connect
 from mutation_api.cdc import (
+    POSITION,
     ChangesMapping,
     HistoryMapping,
     IngestReport,
     TableMapping,
     ingest,
+)
+from mutation_api.errors import (
+    ConfigurationError,
+    InputFormatError,
+    MutationError,
+    RecordValueError,
+    SourcePositionError,
 )
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.support.change_source import Entry, ListSource, moment
@@ -119,6 +127,12 @@ def warehouse(request: pytest.FixtureRequest, tmp_path: Path) -> Warehouse:
     return Warehouse(tmp_path, engine)
 
 
+@pytest.fixture
+def here(tmp_path: Path) -> Warehouse:
+    """Empty tables, and this process."""
+    return Warehouse(tmp_path, {"local": LocalOptions()})
+
+
 @pytest.mark.parametrize("seed", [3, *[pytest.param(n, marks=pytest.mark.long) for n in range(4, 10)]])
 def test_random_logs_in_random_runs(warehouse: Warehouse, seed: int) -> None:
     """After each run all three tables are those of the log so far; a log read again changes nothing."""
@@ -135,3 +149,132 @@ def test_random_logs_in_random_runs(warehouse: Warehouse, seed: int) -> None:
     assert changes.merge.total.inserted == 0 and changes.operation_count == len(log)
     warehouse.check(log)
     assert warehouse.ingest(log).position is None
+
+
+def log_of(text: str) -> list[Entry]:
+    """``1 10 insert 7 seven``: seqno, time, operation, id, msg; a line for each."""
+    found = []
+    for line in text.strip().splitlines():
+        seqno, at, operation, key, *msg = line.split()
+        values = {"id": int(key), **({"msg": msg[0]} if msg else {})}
+        found.append(Entry(int(seqno), "orders", operation, values, None if at == "-" else int(at)))
+    return found
+
+
+LOG = log_of("1 10 insert 1 a\n2 20 update 1 b\n3 30 delete 1\n4 40 insert 2 c")
+
+
+def test_a_history_instead_of_rows(here: Warehouse) -> None:
+    """The watermark is that of the history; positions in the log can be the points."""
+    here.ingest(LOG[:2], HistoryMapping("orders", HISTORY, current="is_last"))
+    report = here.ingest(LOG, HistoryMapping("orders", HISTORY, current="is_last"))
+    assert (report.tables, report.operation_count, len(report.histories)) == ((), 2, 1)
+    versions_found = here.read(HISTORY, "msg", "valid_from", "valid_to", "log_position")
+    assert versions_found == in_order(
+        [
+            ("a", moment(10), moment(20), "a1.a0"),
+            ("b", moment(20), moment(30), "a2.a1"),
+            (None, moment(30), moment(30), "a3.a2"),
+            ("c", moment(40), None, "a4.a3"),
+        ]
+    )
+    values = report.to_dict()
+    assert [each["table"] for each in values["histories"]] == [HISTORY]  # type: ignore[index,attr-defined]
+    assert f"{HISTORY}           2" in str(report)
+    name = "default.positions"
+    here.create(name, {**COLUMNS, "valid_from": "string", "valid_to": "string"})
+    here.ingest(LOG, HistoryMapping("orders", name, sequence=POSITION), source={"has_times": False})
+    assert here.read(name) == in_order(
+        [(1, "a", "a1.a0", "a2.a1"), (1, "b", "a2.a1", "a3.a2"), (2, "c", "a4.a3", None)]
+    )
+
+
+def test_a_column_of_the_rows_gives_the_points(here: Warehouse) -> None:
+    """A delete has no value in it, and gets the time of the change; without times it can be ignored."""
+    name = "default.by_column"
+    here.create(name, {"id": "bigint", "msg": "string", **INTERVAL, "since": "timestamp"})
+    log = [
+        Entry(e.seqno, "orders", e.operation, {**e.values, "since": moment(5 * (e.at or 0))}, e.at)
+        for e in LOG
+    ]
+    log[2] = Entry(3, "orders", "delete", {"id": 1}, 900)
+    mapping = HistoryMapping("orders", name, sequence="Since")
+    here.ingest(log, mapping)
+    columns = ("msg", "valid_from", "valid_to")
+    assert here.read(name, *columns) == in_order(
+        [
+            ("a", moment(50), moment(100)),
+            ("b", moment(100), moment(900)),
+            (None, moment(900), moment(900)),
+            ("c", moment(200), None),
+        ]
+    )
+    with pytest.raises(ConfigurationError, match="have no column 'until' for the points of a history"):
+        here.ingest(log, HistoryMapping("orders", name, sequence="until"), source={"source_id": "list:b"})
+
+
+def test_a_dry_run_writes_nothing(here: Warehouse) -> None:
+    """Its report is that of the run."""
+    tried = here.ingest(LOG, dry_run=True)
+    assert here.read(HISTORY) == here.read(ROWS) == here.read(CHANGES) == []
+    done = here.ingest(LOG)
+    assert tried.histories[0].history.inserted == done.histories[0].history.inserted == 4
+    assert tried.changes[0].merge.total == done.changes[0].merge.total
+
+
+@pytest.mark.parametrize(
+    ("log", "mappings", "source", "error", "message"),
+    [
+        (LOG, ALL, {"has_times": False}, ConfigurationError, "list:test does not give the time at which"),
+        ([*LOG, *log_of("5 - update 2 d")], ALL, {}, RecordValueError, r"position a5\.a4 has no time"),
+        ([*LOG, Entry(5, "orders", "truncate", {})], ALL, {}, InputFormatError, "were removed at once"),
+        (LOG, (*ALL, HistoryMapping("orders", ROWS)), {}, ConfigurationError, "is listed twice"),
+        (
+            LOG,
+            (ALL[0], HistoryMapping("orders", HISTORY, ("msg",))),
+            {},
+            ConfigurationError,
+            "different keys",
+        ),
+        (
+            LOG,
+            (ALL[0], HistoryMapping("orders", HISTORY)),
+            {},
+            ConfigurationError,
+            "column is_last is boolean in the first and missing in the second",
+        ),
+        (LOG, (HistoryMapping("orders", CHANGES),), {}, ConfigurationError, "lacks valid_from, valid_to"),
+        (
+            LOG,
+            (HistoryMapping("orders", HISTORY, sequence=POSITION),),
+            {},
+            ConfigurationError,
+            "expected string",
+        ),
+        (LOG, (ChangesMapping("orders", HISTORY),), {}, ConfigurationError, "the table lacks operation"),
+        (
+            LOG,
+            (ALL[0], ChangesMapping("orders", CHANGES, operation="msg")),
+            {},
+            ConfigurationError,
+            f"{ROWS} has a column of this name",
+        ),
+    ],
+    ids=range(10),
+)
+def test_what_is_refused(
+    here: Warehouse, log: list[Entry], mappings: Any, source: Any, error: type[MutationError], message: str
+) -> None:
+    """Nothing is written."""
+    with pytest.raises(error, match=message):
+        here.ingest(log, *mappings, source=source)
+    assert here.read(ROWS) == here.read(HISTORY) == here.read(CHANGES) == []
+
+
+def test_targets_that_do_not_move_together(here: Warehouse) -> None:
+    """A history that is added later lacks what the rows already have."""
+    here.ingest(LOG[:2], ALL[0])
+    with pytest.raises(SourcePositionError, match=r"different watermarks \(default\.orders: .*: nothing"):
+        here.ingest(LOG)
+    here.ingest(LOG, ALL[1], watermark_table="default.other_marks")
+    assert len(here.read(HISTORY)) == 4
