@@ -14,6 +14,7 @@ there.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -36,6 +37,7 @@ from mutation_api.cdc.ingest_report import (
     changed_rows,
     contradictions_with_table,
     log_contradicts_table,
+    read_watermarks,
 )
 from mutation_api.cdc.kept_changes import KeptChanges
 from mutation_api.cdc.mappings import AnyMapping, FollowedTable, emptied_error, followed_tables
@@ -130,8 +132,8 @@ def ingest(
             If False, they are counted. Use it only if the log goes back to the creation of the table.
         create_partitions: create missing partitions. If False, they are refused.
         schema: ``"add"`` to add columns that the source has and a table lacks before the transaction begins,
-            as ``alter_acid_table`` does; they are NULL in older rows. Only a MySqlSource knows its columns
-            in advance. ``"exact"`` refuses such columns.
+            as ``alter_acid_table`` does; they are NULL in older rows. A MySqlSource describes its columns,
+            and so do messages of Debezium with schemas. ``"exact"`` refuses such columns.
         user: the user name for the metastore. If None, the default user.
         lock_timeout_seconds: how long to wait for another run, or for another writer of the tables.
         lock_failure_listener: called if the transaction is lost while it runs.
@@ -175,17 +177,19 @@ def ingest_by(
     """Run :func:`ingest` with an engine that has been checked to read the source. See there for errors."""
     followed = followed_tables(mappings)
     check_mode(options.schema, f"source {source.source_id}")
+    run = _Run(engine, source, followed, _watermark_table(followed, options.watermark_table), options)
     if options.schema == "add":
         source = with_columns_added(
             metastore,
             followed,
             source,
+            _positions(run, read_watermarks(metastore, run.watermark_table)),
             dry_run=options.dry_run,
             user=options.user,
             lock_timeout_seconds=options.lock_timeout_seconds,
             progress=options.progress,
         )
-    run = _Run(engine, source, followed, _watermark_table(followed, options.watermark_table), options)
+        run = dataclasses.replace(run, source=source)
     has_watermarks = not options.dry_run or watermark_table_exists(metastore, run.watermark_table)
     if not options.dry_run:
         ensure_watermark_table(metastore, run.watermark_table)

@@ -14,14 +14,9 @@ read. A source may buffer data in a temporary directory until it is applied.
 from __future__ import annotations
 
 import json
-import logging
-import tempfile
-import uuid
-import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 import pyarrow as pa
@@ -55,7 +50,6 @@ __all__ = [
     "LocalChangeSource",
     "LocalOperations",
     "OperationParts",
-    "OwnFolder",
     "Position",
     "ReadWhole",
     "SourceTable",
@@ -247,75 +241,28 @@ class DescribedSource(Protocol):
     def source_id(self) -> str:
         """The name of this source in the watermarks. See :class:`ChangeSource`."""
 
-    def new_columns(self, tables: Sequence[SourceTable]) -> Mapping[str, Mapping[str, str]]:
+    def new_columns(
+        self, tables: Sequence[SourceTable], after: Mapping[str, Position]
+    ) -> Mapping[str, Mapping[str, str]]:
         """Return the columns that targets lack, by table and name, with Hive's types.
+
+        ``after``: the positions up to which tables were applied, by the source's names.
 
         Columns that the user leaves out are not among them, nor are columns that may be renamed ones.
 
-        Raises RecordLayoutError if Hive has no type for a column.
+        Raises:
+            ConfigurationError: If the source does not describe its columns.
+            RecordLayoutError: If Hive has no type for a column.
+        """
+
+    def adding(self) -> Self:
+        """Return this source for a run whose targets get new columns.
+
+        They are NULL in rows from before they were added.
         """
 
     def leaving_out(self, columns: Collection[str]) -> Self:
         """Return this source without some columns, each as ``table.column``."""
-
-
-_OWN_NAME = "hive-mutate-"
-
-_log = logging.getLogger(__name__)
-
-
-class OwnFolder:
-    """A temporary directory of a source; each read of the source gets a new one and removes the last one.
-
-    The last directory is removed with this object, even if :meth:`remove` is not called, as at the end of a
-    command.
-    """
-
-    def __init__(self, directory: Location | None) -> None:
-        """``directory``: where the directories are made. If None, the system's for temporary files."""
-        self._directory = directory
-        self.remove: Callable[[], object] = _nothing
-
-    def renewed(self, what: str) -> Location:
-        """Return a new directory. Raises InputError, whose message begins with ``what``."""
-        self.remove()
-        try:
-            folder = _made(self._directory)
-        except OSError as error:
-            raise InputError(f"{what} cannot be buffered until they are applied: {error}") from error
-        self.remove = weakref.finalize(self, _remove, folder)
-        return folder
-
-
-def _nothing() -> None:
-    pass
-
-
-def _made(directory: Location | None) -> Location:
-    """Make a new directory in this one. If None, in the system's directory for temporary files.
-
-    On a local disk only this user can read it. Raises OSError.
-    """
-    directory = directory or Location.given(tempfile.gettempdir())
-    local = directory.local_path
-    if local is not None:
-        Path(local).mkdir(parents=True, exist_ok=True)
-        return Location.given(tempfile.mkdtemp(prefix=_OWN_NAME, dir=local))
-    folder = directory / f"{_OWN_NAME}{uuid.uuid4().hex}"
-    storage_at(folder).create_directory(folder)
-    return folder
-
-
-def _remove(folder: Location) -> None:
-    """Remove the directory and its contents; log a warning if that fails."""
-    try:
-        storage_at(folder).delete_directory(folder)
-    except OSError:
-        _log.warning(
-            "%s: the directory holds rows of the source and could not be deleted. Delete it by hand",
-            folder,
-            exc_info=True,
-        )
 
 
 class OperationParts(ABC):

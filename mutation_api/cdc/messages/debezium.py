@@ -105,6 +105,11 @@ class DebeziumSource(MessageSource):
         """The meaning of Debezium's messages."""
         return DebeziumFormat(self.values, self.flattened)
 
+    @property
+    def describes_columns(self) -> bool:
+        """True: Kafka Connect's converters can write schemas."""
+        return True
+
     def format_for(self, tables: Sequence[str]) -> MessageFormat:
         """Return the meaning of the messages if these tables are followed."""
         return DebeziumFormat(self.values, self.flattened, tables[0] if len(tables) == 1 else None)

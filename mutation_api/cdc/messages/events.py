@@ -102,6 +102,8 @@ class LogOptions:
         new_snapshot: the meaning of a second snapshot of a table.
         shard_column: column in the targets of tables whose name has ``*`` or ``?``, which matches several
             tables of the source. It holds the source's name of the table, and belongs to the key.
+        adds_columns: read a column that the source added as NULL in the messages from before; set by
+            ``ingest`` with ``schema="add"``.
     """
 
     positions: PositionSource = PositionSource.AUTO
@@ -113,6 +115,7 @@ class LogOptions:
     applies_truncates: bool = False
     new_snapshot: NewSnapshot = NewSnapshot.REFUSE
     shard_column: str | None = None
+    adds_columns: bool = False
 
 
 _HEX = "hex:"

@@ -17,8 +17,9 @@ from mutation_api.cdc.messages.events import LoggedEvent, LogOptions, MessageFor
 from mutation_api.cdc.messages.first_look import BEFORE, Barrier, FirstLook, LogFacts, TableFacts
 from mutation_api.cdc.messages.followed_tables import FollowedTables, ShardedFormat
 from mutation_api.cdc.messages.json_rows import RowConverter, Rows
+from mutation_api.cdc.messages.new_columns import added_later, new_columns
 from mutation_api.cdc.messages.order import Applied, Order, check_late, check_replaced, chosen_order, repeated
-from mutation_api.cdc.messages.shape import Shape
+from mutation_api.cdc.messages.shape import Shape, columns_of
 from mutation_api.cdc.messages.snapshots import last_new_snapshot, read_so_far
 from mutation_api.cdc.messages.table_names import (
     KnownFile,
@@ -156,7 +157,7 @@ class Reading:
         identities = {name: LogIdentity.of(position) for name, position in opened.after.items()}
         known = {name: each.known_parts(log.read_files) for name, each in identities.items()}
         applied = {name: Applied(opened.after[name].order, parts.sizes) for name, parts in known.items()}
-        look = FirstLook(log, followed, applied)
+        look = FirstLook(log, followed, applied, notes_schemas=source.options.adds_columns)
         facts = look.whole(looked(look)) if log.ranges else LogFacts()
         return cls(source, opened, followed, look, looked, known, facts)
 
@@ -201,6 +202,29 @@ class Reading:
             behind = [n for n in self.followed.names if n not in marks or marks[n].order <= barrier.before]
             stop = Stop(str(barrier.error), dict.fromkeys(behind, reached_end))
         return LocalBatch(tuple(found), reached_end, stop, warnings=warnings)
+
+    def new_columns(self, tables: Sequence[SourceTable]) -> Mapping[str, Mapping[str, str]]:
+        """Return the columns that targets lack. See :class:`~mutation_api.cdc.source.DescribedSource`."""
+        found: dict[str, Mapping[str, str]] = {}
+        order = self._order() if self.facts.tables else None
+        options = self.source.options
+        for table in tables:
+            facts = self.facts.tables.get(table.name)
+            if facts is None or order is None:
+                continue
+            optional = columns_of(table, (*options.null_if_missing, *options.default_if_missing))
+            optional += [] if options.shard_column is None else [options.shard_column]
+            found[table.name] = new_columns(
+                table.name,
+                facts.schemas,
+                order,
+                self.opened.after[table.name].order if table.name in self.opened.after else (),
+                target={column.name for column in table.target.all_columns},
+                left_out={name.lower() for name in columns_of(table, options.ignored_columns)},
+                optional={name.lower() for name in optional},
+                metadata=self.source.format.metadata_prefixes,
+            )
+        return found
 
     @functools.cached_property
     def _marks(self) -> Mapping[str, LogIdentity]:
@@ -333,6 +357,10 @@ class Reading:
             message_format = ShardedFormat(message_format, shard)
             key = table.key if not table.key or shard in table.key else (*table.key, shard)
             table = replace(table, key=key)
-        shape = Shape.of(table, facts.shape, message_format, self.source.options)
+        options = self.source.options
+        if options.adds_columns:
+            added = {f"{table.name}.{name}" for name in added_later(facts.schemas, order)}
+            options = replace(options, null_if_missing=frozenset({*options.null_if_missing, *added}))
+        shape = Shape.of(table, facts.shape, message_format, options)
         parts = MessageParts(self.opened.log, shape, order, after, until)
         return LocalOperations(shape.table, parts)

@@ -39,8 +39,8 @@ from mutation_api.cdc.mysql.server import MySqlAddress, MySqlServer
 from mutation_api.cdc.mysql.spill import Spill
 from mutation_api.cdc.mysql.statements import Followed
 from mutation_api.cdc.mysql.table_plan import TablePlan, why_not_plain
-from mutation_api.cdc.source import Batch, LocalBatch, LocalOperations, OwnFolder, Position, SourceTable, Stop
-from mutation_api.cdc.source_url import located
+from mutation_api.cdc.source import Batch, LocalBatch, LocalOperations, Position, SourceTable, Stop
+from mutation_api.cdc.source_url import OwnFolder, located
 from mutation_api.errors import (
     ConfigurationError,
     InputError,
@@ -179,12 +179,18 @@ class MySqlSource:
                 return batch
             must_stop |= refuted
 
-    def new_columns(self, tables: Sequence[SourceTable]) -> Mapping[str, Mapping[str, str]]:
+    def new_columns(
+        self, tables: Sequence[SourceTable], _after: Mapping[str, Position]
+    ) -> Mapping[str, Mapping[str, str]]:
         """Return the columns that Hive lacks; see :class:`~mutation_api.cdc.source.DescribedSource`."""
         catalog = self._server.tables(self._database, [table.name for table in tables])
         plans = [TablePlan(each, self._database, self._ignored_columns, self.advice) for each in tables]
         found = [(plan, catalog.tables.get(plan.table.name)) for plan in plans]
         return {plan.table.name: new_columns(table, plan) for plan, table in found if table is not None}
+
+    def adding(self) -> Self:
+        """Return this source, whose log has what to do with rows from before a column was added."""
+        return self
 
     def leaving_out(self, columns: Collection[str]) -> Self:
         """Return this source without some columns; see :class:`~mutation_api.cdc.source.DescribedSource`."""

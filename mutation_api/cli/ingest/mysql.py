@@ -35,7 +35,7 @@ from mutation_api.cdc.mysql.column_types import TIME_ZONE_DEFAULT, ZERO_DATES, Z
 from mutation_api.cdc.mysql.mysql_source import MySqlSource
 from mutation_api.cdc.mysql.server import PASSWORD_VARIABLE, PORT_DEFAULT, MySqlAddress, driver_options
 from mutation_api.cdc.source_url import SourceUrl
-from mutation_api.cli.ingest.log_arguments import TABLE_MAP_FORM, table_map
+from mutation_api.cli.ingest.log_arguments import TABLE_MAP_FORM, add_source_schema_argument, table_map
 from mutation_api.cli.table_arguments import listed_names, location_from
 from mutation_api.errors import ConfigurationError
 
@@ -79,14 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="column that only one side has: a column of the source is left out, and one of Hive becomes "
         "NULL in rows that change (repeatable)",
     )
-    tables.add_argument(
-        "--schema",
-        choices=["exact", "add"],
-        default="exact",
-        help="add: columns that the source has and a Hive table lacks are added to it first, as by "
-        "hive-mutate alter-table, unless the table also has a column that the source lacks; exact: refuse "
-        "such columns (default: exact)",
-    )
+    add_source_schema_argument(tables, "the source has")
     parser.add_argument(
         "--option-file", type=Path, metavar="FILE", help="option file with the password, under [client]"
     )

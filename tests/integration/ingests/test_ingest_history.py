@@ -119,8 +119,7 @@ class Follower:
         if self.tool != SERVER:
             return None
         ((found,),) = self.judge.sql(
-            f"SELECT {SHOWN.format('min(changed_at)')} FROM {self.names['changes']} "
-            "WHERE operation = 'insert'"
+            f"SELECT {SHOWN.format('changed_at')} FROM {self.names['changes']} ORDER BY log_position LIMIT 1"
         )
         return str(found)
 
