@@ -245,7 +245,9 @@ def followed_tables(mappings: Iterable[AnyMapping]) -> tuple[FollowedTable, ...]
         for each in mappings
     ]
     if not checked:
-        raise ConfigurationError("no table given: name at least one target table")
+        raise ConfigurationError(
+            "no table given: name at least one target table (--table, --history, --changes)"
+        )
     doubled = repeated([each.target for each in checked])
     doubled = doubled or repeated([each.source_table for each in checked if isinstance(each, TableMapping)])
     if doubled:

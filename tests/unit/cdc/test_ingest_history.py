@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,6 +29,7 @@ from mutation_api.errors import (
     SourcePositionError,
 )
 from mutation_api.upkeep.create_acid_table import create_acid_table
+from tests.integration.ingests.mortal import Died, Mortal, bury
 from tests.support.change_source import Entry, ListSource, moment
 from tests.support.history_model import Change, Version, current_rows, versions
 
@@ -60,7 +62,8 @@ class Warehouse:
 
     def ingest(self, log: Sequence[Entry], *mappings: Any, **options: Any) -> IngestReport:
         source = ListSource(log, **{"has_times": True, "key": ("id",), **options.pop("source", {})})
-        return ingest(self.metastore, mappings or ALL, source, **options, **self.engine)
+        metastore = options.pop("metastore", self.metastore)
+        return ingest(metastore, mappings or ALL, source, **options, **self.engine)
 
     def read(self, name: str, *columns: str) -> list[tuple[Any, ...]]:
         with connect(self.metastore) as hive, hive.snapshot(name) as view:
@@ -278,3 +281,49 @@ def test_targets_that_do_not_move_together(here: Warehouse) -> None:
         here.ingest(LOG)
     here.ingest(LOG, ALL[1], watermark_table="default.other_marks")
     assert len(here.read(HISTORY)) == 4
+
+
+def test_a_run_that_dies_leaves_all_targets_at_one_state(
+    here: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before any step: rows, history and changes are those of before, or all new; the next run goes on."""
+    whole = random_log(11, 40)
+
+    def log_to(end: int) -> list[Entry]:
+        return [each for each in whole if each.seqno <= end]
+
+    here.ingest(log_to(10))
+    mortal = Mortal(here.metastore)
+    with mortal.at_files(monkeypatch):
+        here.ingest(log_to(12), metastore=mortal, user="mortal")
+    steps = len(mortal.steps)
+    done, end = 12, 12
+    for last in [*range(1, steps, steps // 6), steps]:
+        end += 2
+        mortal = Mortal(here.metastore, last)
+        with mortal.at_files(monkeypatch), contextlib.suppress(Died):
+            here.ingest(log_to(end), metastore=mortal, user="mortal")
+        bury(here.metastore, "mortal")
+        try:
+            here.check(log_to(done))
+        except AssertionError:
+            here.check(log_to(end))
+        here.ingest(log_to(end))
+        here.check(log_to(end))
+        done = end
+
+
+def test_rows_of_partitions_and_tables_of_inserts_only(here: Warehouse) -> None:
+    """A history may be partitioned by the mark of the last version; changes are inserts only."""
+    name, listed = "default.parted", "default.inserted"
+    with connect(here.metastore) as hive:
+        schema = "id bigint, msg string, valid_from timestamp, valid_to timestamp, log_position string"
+        hive.create_table(name, f"{schema}, last boolean", partitioned_by=["last"])
+        schema = "id bigint, msg string, operation string, log_position string"
+        hive.create_table(listed, schema, insert_only=True)
+    mappings = (HistoryMapping("orders", name, current="last"), ChangesMapping("orders", listed))
+    for log, name_of_source in ((LOG[:2], "list:a"), (LOG, "list:a"), (LOG, "list:b")):
+        here.ingest(log, *mappings, create_partitions=True, source={"source_id": name_of_source})
+    found = here.read(name, "id", "msg", "last")
+    assert found == in_order([(1, "a", False), (1, "b", False), (1, None, False), (2, "c", True)])
+    assert len(here.read(listed)) == 4
