@@ -164,18 +164,20 @@ PAGES = (
         "log](../../guides/ingest.md) and [Kafka](../../kafka.md) are the guides.",
         {
             "mutation_api.cdc": (
-                "ingest TableMapping IngestReport= IngestedTable= Contradictions= MySqlSource MySqlAddress "
+                "ingest TableMapping HistoryMapping ChangesMapping IngestReport= IngestedTable= "
+                "IngestedHistory= IngestedChanges= Contradictions= MySqlSource MySqlAddress "
                 "DebeziumSource DebeziumValues FlattenedMessages MaxwellSource CanalSource KafkaTopics "
                 "LogOptions NewSnapshot= PositionSource= CollectorSource TungstenSource DelimitedText "
                 "HeaderField= HEADER_DEFAULT HEADER_WITHOUT_KEY list_watermarks Watermark= Watermarks= "
                 "WATERMARK_TABLE_NAME latest_operations open_log_reduction LogReduction= read_source "
                 "ChangeSource LocalChangeSource SourceTable Batch LocalBatch TableOperations LocalOperations "
-                "Position Stop OPERATION POSITION"
+                "Position Stop OPERATION POSITION CHANGED_AT"
             ),
         },
         {
             "mutation_api.cdc": (
-                "messages.message_source.MessageSource source_url.LocationsLike engine.AnySource"
+                "messages.message_source.MessageSource source_url.LocationsLike engine.AnySource "
+                "mappings.AnyMapping"
             ),
         },
     ),

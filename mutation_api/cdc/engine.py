@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from mutation_api.cdc.ingest_report import SAMPLES_SHOWN, LogCounts
+from mutation_api.cdc.kept_changes import KeptChanges
 from mutation_api.cdc.source import (
     OPERATION,
     POSITION,
@@ -22,6 +23,7 @@ from mutation_api.cdc.source import (
 )
 from mutation_api.errors import RecordLayoutError
 from mutation_api.merge.clauses import Action, Clause, E, Match
+from mutation_api.merge.history import HistoryReport, HistoryRules
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.transaction.transaction import Transaction
 
@@ -78,12 +80,19 @@ class TableLog(Protocol):
     def is_emptied(self) -> bool:
         """True if all rows were removed before the first operation."""
 
-    def reduced(self, *, what: str, strict: bool) -> AbstractContextManager[ReducedTable]:
+    @property
+    def column_names(self) -> Sequence[str]:
+        """The columns of the operations, in lower case. Valid within the block of :meth:`reduced`."""
+
+    def reduced(
+        self, *, what: str, strict: bool, is_kept: bool = False
+    ) -> AbstractContextManager[ReducedTable]:
         """Reduce the operations to the last one of each key; the result is valid within the block.
 
         Args:
             what: name of the log in messages.
             strict: refuse a log that contradicts itself.
+            is_kept: True if all operations will be added to histories or tables of changes within the block.
 
         Raises:
             ContradictionError: If the log contradicts itself and ``strict`` is set, or if two operations on
@@ -92,6 +101,23 @@ class TableLog(Protocol):
             RecordValueError: If a key, a position or an operation is not valid.
             Others: The errors of the source, raised when its operations are read.
         """
+
+    def add_history(
+        self, transaction: Transaction, kept: KeptChanges, rules: HistoryRules, *, dry_run: bool
+    ) -> HistoryReport:
+        """Add all operations to a history, within the block of :meth:`reduced`.
+
+        Args:
+            transaction: an open transaction; the target is one of its sinks.
+            kept: how operations become changes of the history.
+            rules: the options of the history.
+            dry_run: True to report what would be done, without writing.
+
+        Raises: See ``HiveTable.track``, and :meth:`KeptChanges.rows`.
+        """
+
+    def add_changes(self, transaction: Transaction, kept: KeptChanges, *, dry_run: bool) -> MergeReport:
+        """Add all operations to a table of changes, unless it has them. See :meth:`add_history`."""
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ The steps of a run:
 * Begin the transaction. It takes the write lock on the watermarks, so a second run of the source waits here.
 * Read the watermarks, and the source from there on.
 * Reduce each table's operations to the last one of each key, and merge them.
+* Add all operations to the histories and the tables of changes that follow the same table of the source.
 * Write the watermarks, and commit.
 
 After a crash at any step the tables and the watermarks are both old or both new. The next run continues from
@@ -13,6 +14,7 @@ there.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -21,30 +23,35 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from metastore_client.client import MetastoreClient
+from mutation_api.cdc.added_columns import with_columns_added
 from mutation_api.cdc.choice import engine_for
 from mutation_api.cdc.engine import AnySource, Engine, Reading, ReducedTable, TableLog
 from mutation_api.cdc.ingest_report import (
+    AppliedTable,
     Contradictions,
+    IngestedChanges,
+    IngestedHistory,
     IngestedTable,
     IngestReport,
     LogCounts,
     changed_rows,
     contradictions_with_table,
     log_contradicts_table,
+    read_watermarks,
 )
-from mutation_api.cdc.source import OPERATION, POSITION, DescribedSource, Position, SourceTable
+from mutation_api.cdc.kept_changes import KeptChanges
+from mutation_api.cdc.mappings import AnyMapping, FollowedTable, emptied_error, followed_tables
+from mutation_api.cdc.source import Position, SourceTable
 from mutation_api.cdc.watermark import Watermark, Watermarks
-from mutation_api.errors import ConfigurationError, RecordLayoutError
-from mutation_api.format.plain_array import repeated
+from mutation_api.errors import ConfigurationError, SourcePositionError
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.read.table_view import open_table, table_bytes
-from mutation_api.table.acid_table import AcidTable, TableRole
 from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MutatorClientBuilder
-from mutation_api.transaction.catalog import Catalog, TableSpec, normal_full_name, split_full_name
+from mutation_api.transaction.catalog import normal_full_name, split_full_name
 from mutation_api.transaction.listener import LockFailureListener, SaidByTheNextStep
 from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.transaction import Transaction
-from mutation_api.upkeep.alter_acid_table import SchemaMode, alter_acid_table, check_mode
+from mutation_api.upkeep.alter_acid_table import SchemaMode, check_mode
 from mutation_api.upkeep.watermark_table import (
     ensure_watermark_table,
     watermark_table_beside,
@@ -55,20 +62,7 @@ from mutation_api.write.local_plan import LocalOptions
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["IngestOptions", "TableMapping", "ingest", "ingest_by"]
-
-
-@dataclass(frozen=True)
-class TableMapping:
-    """A target table and the source table that it follows.
-
-    ``source_table`` is the source's name for its table, ``target`` is ``database.table``. ``key`` lists the
-    columns that identify a row of the target; it is empty if the source defines the key.
-    """
-
-    source_table: str
-    target: str
-    key: tuple[str, ...] = ()
+__all__ = ["IngestOptions", "ingest", "ingest_by"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +90,7 @@ class IngestOptions:
 
 def ingest(
     metastore: MetastoreClient,
-    mappings: Sequence[TableMapping],
+    mappings: Sequence[AnyMapping],
     source: AnySource,
     *,
     spark: SparkSession | None = None,
@@ -123,7 +117,9 @@ def ingest(
 
     Args:
         metastore: the metastore of the tables; stays open.
-        mappings: the target tables and the source tables that they follow. Each table occurs once.
+        mappings: the target tables and the source tables that they follow. Each target occurs once. A
+            ``TableMapping`` keeps the rows of a source table, a ``HistoryMapping`` their versions, and a
+            ``ChangesMapping`` all changes. Mappings of one source table move together.
         source: the log.
         spark: the session that does the work.
         local: the memory and threads to use if this process does the work, without Spark. The new operations
@@ -136,8 +132,8 @@ def ingest(
             If False, they are counted. Use it only if the log goes back to the creation of the table.
         create_partitions: create missing partitions. If False, they are refused.
         schema: ``"add"`` to add columns that the source has and a table lacks before the transaction begins,
-            as ``alter_acid_table`` does; they are NULL in older rows. Only a MySqlSource knows its columns
-            in advance. ``"exact"`` refuses such columns.
+            as ``alter_acid_table`` does; they are NULL in older rows. A MySqlSource describes its columns,
+            and so do messages of Debezium with schemas. ``"exact"`` refuses such columns.
         user: the user name for the metastore. If None, the default user.
         lock_timeout_seconds: how long to wait for another run, or for another writer of the tables.
         lock_failure_listener: called if the transaction is lost while it runs.
@@ -145,7 +141,8 @@ def ingest(
 
     Raises:
         ConfigurationError: If the tables are invalid, there is no session, this process cannot read the
-            source, or the operations need more memory than is allowed.
+            source, the operations need more memory than is allowed, or the source does not give the times
+            that a history needs.
         LockNotAcquiredError: If another run or writer did not end in time. The message names it.
         SourcePositionError: If the source does not have what follows the watermark, or its log ends
             before the watermark.
@@ -173,21 +170,31 @@ def ingest(
 def ingest_by(
     engine: Engine,
     metastore: MetastoreClient,
-    mappings: Sequence[TableMapping],
+    mappings: Sequence[AnyMapping],
     source: AnySource,
     options: IngestOptions,
 ) -> IngestReport:
     """Run :func:`ingest` with an engine that has been checked to read the source. See there for errors."""
-    followed = _checked(mappings)
+    followed = followed_tables(mappings)
     check_mode(options.schema, f"source {source.source_id}")
-    if options.schema == "add":
-        source = _with_columns_added(metastore, followed, source, options)
     run = _Run(engine, source, followed, _watermark_table(followed, options.watermark_table), options)
+    if options.schema == "add":
+        source = with_columns_added(
+            metastore,
+            followed,
+            source,
+            _positions(run, read_watermarks(metastore, run.watermark_table)),
+            dry_run=options.dry_run,
+            user=options.user,
+            lock_timeout_seconds=options.lock_timeout_seconds,
+            progress=options.progress,
+        )
+        run = dataclasses.replace(run, source=source)
     has_watermarks = not options.dry_run or watermark_table_exists(metastore, run.watermark_table)
     if not options.dry_run:
         ensure_watermark_table(metastore, run.watermark_table)
     builder = MutatorClientBuilder().metastore(metastore).lock_timeout_seconds(options.lock_timeout_seconds)
-    for each in run.mappings:
+    for each in run.targets:
         builder.add_sink_table(each.target, create_partitions=options.create_partitions)
     if has_watermarks:
         builder.add_sink_table(run.watermark_table)
@@ -200,50 +207,20 @@ def ingest_by(
     return report
 
 
-def _with_columns_added(
-    metastore: MetastoreClient, mappings: Sequence[TableMapping], source: AnySource, options: IngestOptions
-) -> AnySource:
-    """Add the source's new columns to the tables. In a dry run, return the source without these columns."""
-    if not isinstance(source, DescribedSource):
-        raise ConfigurationError(
-            f"source {source.source_id}: schema='add' needs a source that knows its columns before it is "
-            "read, such as a MySqlSource. Add columns with hive-mutate alter-table"
-        )
-    catalog = Catalog(metastore)
-    tables = [
-        SourceTable(
-            each.source_table,
-            catalog.read(TableSpec(*split_full_name(each.target), TableRole.SINK)).table,
-            each.key,
-        )
-        for each in mappings
-    ]
-    found = source.new_columns(tables)
-    for table in tables:
-        altered = alter_acid_table(
-            metastore,
-            table.target.full_name,
-            add=dict(found.get(table.name, {})),
-            missing_only=True,
-            dry_run=options.dry_run,
-            user=options.user,
-            lock_timeout_seconds=options.lock_timeout_seconds,
-        )
-        if altered.is_changed:
-            options.progress(str(altered))
-    new = [f"{name}.{column}" for name, columns in found.items() for column in columns]
-    return source.leaving_out(new) if options.dry_run and new else source
-
-
 @dataclass(frozen=True)
 class _Run:
     """The checked arguments of one call of :func:`ingest_by`."""
 
     engine: Engine
     source: AnySource
-    mappings: tuple[TableMapping, ...]
+    followed: tuple[FollowedTable, ...]
     watermark_table: str
     options: IngestOptions
+
+    @property
+    def targets(self) -> list[AnyMapping]:
+        """The mappings of all targets."""
+        return [mapping for table in self.followed for mapping in table.mappings]
 
     def progress(self, line: str) -> None:
         """Report a step to the caller's function."""
@@ -256,15 +233,12 @@ class _Run:
 
 def _in_transaction(run: _Run, client: MutatorClient, *, has_watermarks: bool) -> IngestReport:
     source_id, dry_run = run.source.source_id, run.options.dry_run
-    run.progress(f"{source_id}: waiting for the lock on {', '.join(m.target for m in run.mappings)}")
+    run.progress(f"{source_id}: waiting for the lock on {', '.join(m.target for m in run.targets)}")
     with client.new_transaction() as transaction:
         known = run.options.known_watermarks
         marks = Watermarks.read(transaction, run.watermark_table, known=known) if has_watermarks else None
-        sources = [
-            SourceTable(each.source_table, transaction.table(each.target), each.key) for each in run.mappings
-        ]
-        for each in sources:
-            _check_names(each.target)
+        tables = {each.target: transaction.table(each.target) for each in run.targets}
+        sources = [each.source_table(tables) for each in run.followed]
         after = _positions(run, marks)
         run.progress(f"{source_id}: reading, in transaction {transaction.txn_id}")
         reading = run.engine.read(run.source, sources, after, functools.partial(_target_bytes, transaction))
@@ -274,17 +248,17 @@ def _in_transaction(run: _Run, client: MutatorClient, *, has_watermarks: bool) -
             return IngestReport(
                 source_id, dry_run, None, after, None, (), reading.engine, stop, reading.warnings
             )
-        positions = dict.fromkeys((each.source_table for each in run.mappings), reading.position)
+        positions = dict.fromkeys((each.name for each in run.followed), reading.position)
         if stop is not None:
             positions = dict(stop.positions)
         new = [
             _watermark(run, transaction, each, positions[each.source_table])
-            for each in run.mappings
+            for each in run.targets
             if each.source_table in positions
         ]
         if marks is not None:
             marks.check_forward([mark for mark in new if mark.source_table not in reading.set_back])
-        found = _applied(run, transaction, reading)
+        found = tuple(_applied(run, transaction, reading))
         if dry_run:
             transaction.abort()
         elif marks is not None:
@@ -292,7 +266,17 @@ def _in_transaction(run: _Run, client: MutatorClient, *, has_watermarks: bool) -
             run.progress(f"{source_id}: committing transaction {transaction.txn_id}")
         txn_id = None if dry_run else transaction.txn_id
     return IngestReport(
-        source_id, dry_run, txn_id, after, reading.position, found, reading.engine, stop, reading.warnings
+        source_id,
+        dry_run,
+        txn_id,
+        after,
+        reading.position,
+        tuple(each for each in found if isinstance(each, IngestedTable)),
+        reading.engine,
+        stop,
+        reading.warnings,
+        tuple(each for each in found if isinstance(each, IngestedHistory)),
+        tuple(each for each in found if isinstance(each, IngestedChanges)),
     )
 
 
@@ -300,18 +284,56 @@ def _target_bytes(transaction: Transaction, table: SourceTable) -> int:
     return table_bytes(open_table(transaction, table.target.full_name))
 
 
-def _applied(run: _Run, transaction: Transaction, reading: Reading) -> tuple[IngestedTable, ...]:
-    """Reduce the operations of all tables, then merge them one by one.
+def _applied(run: _Run, transaction: Transaction, reading: Reading) -> Iterator[AppliedTable]:
+    """Reduce the operations of all tables, then apply them target by target.
 
-    A log that contradicts itself is therefore refused before anything is written.
+    A log that contradicts itself, or has no times for a history, is therefore refused before anything is
+    written.
     """
+    followed = {each.name: each for each in run.followed}
     with ExitStack() as stack:
-        logs = [(each, stack.enter_context(_reduced(run, each))) for each in reading.tables]
-        return tuple(_merged(run, transaction, log, reduced) for log, reduced in logs)
+        logs = [(each, stack.enter_context(_reduced(run, each, followed))) for each in reading.tables]
+        kept = {log.table.name: _kept(run, transaction, log, followed) for log, _ in logs}
+        for log, reduced in logs:
+            if followed[log.table.name].rows is not None:
+                yield _merged(run, transaction, log, reduced)
+            for each in kept[log.table.name]:
+                yield _added(run, transaction, log, each, reduced.counts)
+
+
+def _kept(
+    run: _Run, transaction: Transaction, log: TableLog, followed: Mapping[str, FollowedTable]
+) -> list[KeptChanges]:
+    """Return how operations become rows of histories and of tables of changes, after checking them.
+
+    Raises InputFormatError if the source emptied the table, ConfigurationError if it does not give times.
+    """
+    table = followed[log.table.name]
+    if table.kept and log.is_emptied:
+        raise emptied_error(run.log_of(log.table), table)
+    return [
+        KeptChanges.of(
+            run.source.source_id, each, transaction.table(each.target), log.table.key, log.column_names
+        )
+        for each in table.kept
+    ]
+
+
+def _added(
+    run: _Run, transaction: Transaction, log: TableLog, kept: KeptChanges, counts: LogCounts
+) -> IngestedHistory | IngestedChanges:
+    dry_run = run.options.dry_run
+    if kept.rules is not None:
+        history = log.add_history(transaction, kept, kept.rules, dry_run=dry_run)
+        run.progress(str(history))
+        return IngestedHistory(log.table.name, counts.operation_count, history)
+    changes = log.add_changes(transaction, kept, dry_run=dry_run)
+    run.progress(str(changes).partition("\n")[0])
+    return IngestedChanges(log.table.name, counts.operation_count, changes)
 
 
 @contextmanager
-def _reduced(run: _Run, log: TableLog) -> Iterator[ReducedTable]:
+def _reduced(run: _Run, log: TableLog, followed: Mapping[str, FollowedTable]) -> Iterator[ReducedTable]:
     table = log.table
     name = table.target.full_name
     if not table.key:
@@ -319,7 +341,8 @@ def _reduced(run: _Run, log: TableLog) -> Iterator[ReducedTable]:
             f"table {name}: the key of source table {table.name} is not known: source "
             f"{run.source.source_id} does not define it. Name the key columns"
         )
-    with log.reduced(what=run.log_of(table), strict=run.options.strict) as reduced:
+    is_kept = bool(followed[table.name].kept)
+    with log.reduced(what=run.log_of(table), strict=run.options.strict, is_kept=is_kept) as reduced:
         emptied = "emptied, then " if log.is_emptied else ""
         counts = reduced.counts
         run.progress(f"{name}: {emptied}{counts.operation_count:,} operations on {counts.key_count:,} keys")
@@ -362,53 +385,48 @@ def _contradictions(run: _Run, log: TableLog, counts: LogCounts, report: MergeRe
     return contradictions_with_table(counts, report, is_emptied=log.is_emptied, reads_again=reads_again)
 
 
-def _check_names(table: AcidTable) -> None:
-    taken = sorted({*table.column_names, *table.partition_key_names} & {OPERATION, POSITION})
-    if taken:
-        raise RecordLayoutError(
-            f"table {table.full_name} cannot be an ingest target: the column name {taken[0]!r} is reserved; "
-            "rename the column"
-        )
-
-
-def _checked(mappings: Sequence[TableMapping]) -> tuple[TableMapping, ...]:
-    if not mappings:
-        raise ConfigurationError("no tables to ingest: name at least one target table")
-    checked = tuple(
-        TableMapping(m.source_table, normal_full_name(m.target), tuple(k.lower() for k in m.key))
-        for m in mappings
-    )
-    for names in ([m.source_table for m in checked], [m.target for m in checked]):
-        doubled = repeated(names)
-        if doubled:
-            raise ConfigurationError(
-                f"table {doubled[0]} is listed twice: in a run, each target has one source table"
-            )
-    return checked
-
-
-def _watermark_table(mappings: Sequence[TableMapping], given: str | None) -> str:
-    databases = sorted({split_full_name(each.target)[0] for each in mappings})
-    default = watermark_table_beside(min(each.target for each in mappings))
+def _watermark_table(followed: Sequence[FollowedTable], given: str | None) -> str:
+    targets = [each.target for table in followed for each in table.mappings]
+    databases = sorted({split_full_name(each)[0] for each in targets})
+    default = watermark_table_beside(min(targets))
     if given is None and len(databases) > 1:
         raise ConfigurationError(
             f"the targets are in several databases ({', '.join(databases)}): name the table of watermarks, "
             f"such as {default}, and use the same one in each run"
         )
     name = normal_full_name(given or default)
-    if name in {each.target for each in mappings}:
+    if name in targets:
         raise ConfigurationError(f"table {name} cannot be both a target and the table of watermarks")
     return name
 
 
 def _positions(run: _Run, marks: Watermarks | None) -> Mapping[str, Position]:
-    if marks is None:
-        return {}
-    found = {m.source_table: marks.get(run.source.source_id, m.source_table, m.target) for m in run.mappings}
-    return {name: Position(mark.order, mark.text) for name, mark in found.items() if mark is not None}
+    """Return the position that each table of the source was applied to, if it was.
+
+    Raises SourcePositionError if the targets of one table have different positions.
+    """
+    found = {}
+    for table in run.followed:
+        known = [
+            (each.target, None if marks is None else marks.get(run.source.source_id, table.name, each.target))
+            for each in table.mappings
+        ]
+        first = known[0][1]
+        for target, mark in known:
+            if (None if mark is None else mark.order) != (None if first is None else first.order):
+                shown = [f"{name}: {'nothing' if m is None else m.shown}" for name, m in known]
+                raise SourcePositionError(
+                    f"source {run.source.source_id}, table {table.name}: its targets have different "
+                    f"watermarks ({'; '.join(shown)}), so they cannot move together. Nothing was written. "
+                    f"Follow {target} in runs of its own, with another table of watermarks; or follow all of "
+                    "them from the beginning, under another name of the source"
+                )
+        if first is not None:
+            found[table.name] = Position(first.order, first.text)
+    return found
 
 
-def _watermark(run: _Run, transaction: Transaction, mapping: TableMapping, position: Position) -> Watermark:
+def _watermark(run: _Run, transaction: Transaction, mapping: AnyMapping, position: Position) -> Watermark:
     return Watermark(
         run.source.source_id,
         mapping.source_table,

@@ -1,27 +1,23 @@
 """Results of a run of a change source: its counts, contradictions, kept rows, and watermarks.
 
 An operation can contradict the operation before it in the log, or the rows of the table. Contradictions are
-counted, and are errors in a strict run. :class:`KeptRows` buffers operations in a Parquet file until they are
-applied. :func:`list_watermarks` reads, between runs, the positions up to which sources have been applied.
+counted, and are errors in a strict run. :func:`list_watermarks` reads, between runs, the positions up to
+which sources have been applied.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from metastore_client.client import MetastoreClient
-from mutation_api.cdc.source import OperationParts, Position, Stop
+from mutation_api.cdc.source import Position, Stop
 from mutation_api.cdc.watermark import Watermark, Watermarks
-from mutation_api.errors import ContradictionError, InputError, StoppedAtStatementError
+from mutation_api.errors import ContradictionError, StoppedAtStatementError
 from mutation_api.format.event import DELETE, INSERT, UPDATE
+from mutation_api.merge.history import HistoryReport
 from mutation_api.merge.merge_report import MergeReport
-from mutation_api.storage.connect import storage_at
-from mutation_api.storage.location import Location
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.upkeep.watermark_table import watermark_table_exists
 
@@ -29,10 +25,12 @@ __all__ = [
     "OPERATIONS",
     "SAMPLES_SHOWN",
     "SINGULARS",
+    "AppliedTable",
     "Contradictions",
     "IngestReport",
+    "IngestedChanges",
+    "IngestedHistory",
     "IngestedTable",
-    "KeptRows",
     "LogCounts",
     "changed_rows",
     "contradictions_with_table",
@@ -252,6 +250,51 @@ class IngestedTable:
 
 
 @dataclass(frozen=True)
+class IngestedHistory:
+    """The result of adding one table's operations to a history; ``operation_count``: number of them."""
+
+    source_table: str
+    operation_count: int
+    history: HistoryReport
+
+    @property
+    def target(self) -> str:
+        """The history, ``database.table``."""
+        return self.history.table
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the report as a JSON-serialisable dict."""
+        counts = {"source_table": self.source_table, "operation_count": self.operation_count}
+        return {**counts, **self.history.to_dict()}
+
+
+@dataclass(frozen=True)
+class IngestedChanges:
+    """The result of adding one table's operations to a table of changes; ``operation_count``: number of them.
+
+    Operations that the table has already are ``unchanged`` in the report of the merge.
+    """
+
+    source_table: str
+    operation_count: int
+    merge: MergeReport
+
+    @property
+    def target(self) -> str:
+        """The table of changes, ``database.table``."""
+        return self.merge.table
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the report as a JSON-serialisable dict."""
+        counts = {"source_table": self.source_table, "operation_count": self.operation_count}
+        return {**counts, **self.merge.to_dict()}
+
+
+AppliedTable = IngestedTable | IngestedHistory | IngestedChanges
+"""The result of applying one table's operations to one target."""
+
+
+@dataclass(frozen=True)
 class IngestReport:
     """The result of a run.
 
@@ -259,6 +302,7 @@ class IngestReport:
     reached; None if the source had nothing new. ``txn_id`` is None if nothing was committed. ``engine``: the
     engine that did the work, ``spark`` or ``local``. ``stop``: why the run did not reach the end of the log.
     ``warnings``: findings about the source that may be unintended, such as a table without any messages.
+    ``histories`` and ``changes``: the results for histories and for tables of changes.
     """
 
     source_id: str
@@ -270,11 +314,15 @@ class IngestReport:
     engine: str
     stop: Stop | None = None
     warnings: tuple[str, ...] = ()
+    histories: tuple[IngestedHistory, ...] = ()
+    changes: tuple[IngestedChanges, ...] = ()
 
     @property
     def operation_count(self) -> int:
-        """The number of operations read, for all tables."""
-        return sum(table.operation_count for table in self.tables)
+        """The number of operations read, for all tables of the source."""
+        applied: tuple[AppliedTable, ...] = (*self.tables, *self.histories, *self.changes)
+        counts = {each.source_table: each.operation_count for each in applied}
+        return sum(counts.values())
 
     def check_stop(self) -> None:
         """Raise StoppedAtStatementError if the run did not reach the end of the log."""
@@ -300,6 +348,8 @@ class IngestReport:
             "before": {name: position.shown for name, position in self.before.items()},
             "position": None if self.position is None else self.position.shown,
             "tables": [table.to_dict() for table in self.tables],
+            "histories": [table.to_dict() for table in self.histories],
+            "changes": [table.to_dict() for table in self.changes],
             "stopped": None if self.stop is None else self.stop.message,
             "warnings": list(self.warnings),
         }
@@ -316,7 +366,9 @@ class IngestReport:
         if not (self.operation_count or emptied):
             lines.append("  no operations on these tables")
         else:
-            lines += [f"  {line}" for line in _aligned([_HEADER, *map(_cells, self.tables)])]
+            rows = [*map(_cells, self.tables), *map(_history_cells, self.histories)]
+            rows += map(_changes_cells, self.changes)
+            lines += [f"  {line}" for line in _aligned([_HEADER, *rows])]
         found = [(table.target, table.contradictions) for table in self.tables]
         contradictions = [f"  {target}: {each}" for target, each in found if each.total]
         return "\n".join([*lines, *emptied, *contradictions, *self._warnings()])
@@ -333,6 +385,18 @@ def _cells(table: IngestedTable) -> list[str]:
     return [table.target, *[f"{count:,}" for count in counts]]
 
 
+def _history_cells(table: IngestedHistory) -> list[str]:
+    found = table.history
+    counts = (found.inserted, found.updated, found.deleted)
+    return [table.target, f"{table.operation_count:,}", "", *[f"{count:,}" for count in counts], "", ""]
+
+
+def _changes_cells(table: IngestedChanges) -> list[str]:
+    total = table.merge.total
+    known = f"{table.operation_count - total.inserted:,}"
+    return [table.target, f"{table.operation_count:,}", "", f"{total.inserted:,}", "", "", "", known]
+
+
 def _aligned(rows: list[list[str]]) -> list[str]:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
@@ -342,64 +406,3 @@ def _aligned(rows: list[list[str]]) -> list[str]:
         )
         for row in rows
     ]
-
-
-@dataclass(frozen=True)
-class KeptRows(OperationParts):
-    """The operations in one file; each row group is a part.
-
-    ``part_bytes``: the size of each part in memory. ``is_private``: True if the file is in this machine's
-    directory for temporary files.
-    """
-
-    location: Location
-    part_bytes: tuple[int, ...]
-    position_fields: tuple[str, ...]
-    is_private: bool = True
-
-    @property
-    def is_of_this_machine(self) -> bool:
-        """True if the file is in this machine's directory for temporary files."""
-        return self.is_private
-
-    @property
-    def part_count(self) -> int:
-        """The number of row groups."""
-        return len(self.part_bytes)
-
-    @property
-    def byte_count(self) -> int:
-        """The size of all parts in memory, in bytes."""
-        return sum(self.part_bytes)
-
-    @property
-    def locations(self) -> Sequence[Location]:
-        """The location of the file."""
-        return [self.location]
-
-    @property
-    def position(self) -> Sequence[str]:
-        """The names of a position's numbers."""
-        return self.position_fields
-
-    def __iter__(self) -> Iterator[pa.RecordBatch]:
-        """Return all operations; the file is opened once."""
-        if self.part_bytes:
-            yield from self._read(range(self.part_count))
-
-    def read(self, number: int) -> Iterator[pa.RecordBatch]:
-        """Read the operations of a part. See :class:`~mutation_api.cdc.source.OperationParts`."""
-        yield from self._read([number])
-
-    def _read(self, numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
-        try:
-            with storage_at(self.location).open_input(self.location) as stream:
-                file = pq.ParquetFile(stream, pre_buffer=True)
-                for number in numbers:
-                    yield from file.read_row_group(number, use_threads=False).to_batches()
-        except OSError as error:
-            advice = "" if self.is_private else "; name a location that all of Spark's machines can read"
-            raise InputError(
-                f"{self.location.shown}: the rows that were buffered there until they are applied cannot be "
-                f"read: {error}{advice}"
-            ) from error

@@ -14,17 +14,13 @@ read. A source may buffer data in a temporary directory until it is applied.
 from __future__ import annotations
 
 import json
-import logging
-import tempfile
-import uuid
-import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from mutation_api.errors import InputError
 from mutation_api.format.event import ADDED_OPERATION
@@ -36,6 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = [
+    "CHANGED_AT",
     "FILE",
     "IDENTITY",
     "OFFSET",
@@ -48,11 +45,11 @@ __all__ = [
     "Batch",
     "ChangeSource",
     "DescribedSource",
+    "KeptRows",
     "LocalBatch",
     "LocalChangeSource",
     "LocalOperations",
     "OperationParts",
-    "OwnFolder",
     "Position",
     "ReadWhole",
     "SourceTable",
@@ -67,6 +64,10 @@ OPERATION = ADDED_OPERATION
 POSITION = "__position"
 """The column of positions in the log: a struct of bigints, which are compared one by one. No two operations
 on one key have the same position."""
+
+CHANGED_AT = "__changed_at"
+"""The column of the times at which the source changed rows, if a target requires them: timestamps in UTC,
+without time zone. NULL if the source does not give the time of an operation."""
 
 PARTITION = "__partition"
 """A number of a position that does not order operations: it must be equal for all operations on one key."""
@@ -112,12 +113,14 @@ class Position:
 class SourceTable:
     """A table of the source, by the source's name for it, and its target table.
 
-    ``key``: columns of the target that identify a row; empty if the source defines the key.
+    ``key``: columns of the target that identify a row; empty if the source defines the key. ``wants_times``:
+    True if the operations need the column ``CHANGED_AT``, which a source leaves out if it does not know it.
     """
 
     name: str
     target: AcidTable
     key: tuple[str, ...] = ()
+    wants_times: bool = False
 
 
 @dataclass(frozen=True)
@@ -238,75 +241,28 @@ class DescribedSource(Protocol):
     def source_id(self) -> str:
         """The name of this source in the watermarks. See :class:`ChangeSource`."""
 
-    def new_columns(self, tables: Sequence[SourceTable]) -> Mapping[str, Mapping[str, str]]:
+    def new_columns(
+        self, tables: Sequence[SourceTable], after: Mapping[str, Position]
+    ) -> Mapping[str, Mapping[str, str]]:
         """Return the columns that targets lack, by table and name, with Hive's types.
+
+        ``after``: the positions up to which tables were applied, by the source's names.
 
         Columns that the user leaves out are not among them, nor are columns that may be renamed ones.
 
-        Raises RecordLayoutError if Hive has no type for a column.
+        Raises:
+            ConfigurationError: If the source does not describe its columns.
+            RecordLayoutError: If Hive has no type for a column.
+        """
+
+    def adding(self) -> Self:
+        """Return this source for a run whose targets get new columns.
+
+        They are NULL in rows from before they were added.
         """
 
     def leaving_out(self, columns: Collection[str]) -> Self:
         """Return this source without some columns, each as ``table.column``."""
-
-
-_OWN_NAME = "hive-mutate-"
-
-_log = logging.getLogger(__name__)
-
-
-class OwnFolder:
-    """A temporary directory of a source; each read of the source gets a new one and removes the last one.
-
-    The last directory is removed with this object, even if :meth:`remove` is not called, as at the end of a
-    command.
-    """
-
-    def __init__(self, directory: Location | None) -> None:
-        """``directory``: where the directories are made. If None, the system's for temporary files."""
-        self._directory = directory
-        self.remove: Callable[[], object] = _nothing
-
-    def renewed(self, what: str) -> Location:
-        """Return a new directory. Raises InputError, whose message begins with ``what``."""
-        self.remove()
-        try:
-            folder = _made(self._directory)
-        except OSError as error:
-            raise InputError(f"{what} cannot be buffered until they are applied: {error}") from error
-        self.remove = weakref.finalize(self, _remove, folder)
-        return folder
-
-
-def _nothing() -> None:
-    pass
-
-
-def _made(directory: Location | None) -> Location:
-    """Make a new directory in this one. If None, in the system's directory for temporary files.
-
-    On a local disk only this user can read it. Raises OSError.
-    """
-    directory = directory or Location.given(tempfile.gettempdir())
-    local = directory.local_path
-    if local is not None:
-        Path(local).mkdir(parents=True, exist_ok=True)
-        return Location.given(tempfile.mkdtemp(prefix=_OWN_NAME, dir=local))
-    folder = directory / f"{_OWN_NAME}{uuid.uuid4().hex}"
-    storage_at(folder).create_directory(folder)
-    return folder
-
-
-def _remove(folder: Location) -> None:
-    """Remove the directory and its contents; log a warning if that fails."""
-    try:
-        storage_at(folder).delete_directory(folder)
-    except OSError:
-        _log.warning(
-            "%s: the directory holds rows of the source and could not be deleted. Delete it by hand",
-            folder,
-            exc_info=True,
-        )
 
 
 class OperationParts(ABC):
@@ -340,6 +296,11 @@ class OperationParts(ABC):
         """True if the files are in this machine's temporary directory, which other machines do not see."""
         return False
 
+    @property
+    def has_times(self) -> bool:
+        """True if the operations have the column CHANGED_AT, after OPERATION and POSITION."""
+        return False
+
     @abstractmethod
     def read(self, number: int) -> Iterator[pa.RecordBatch]:
         """Read the operations of a part: OPERATION, POSITION, and the target's columns in its order.
@@ -351,6 +312,73 @@ class OperationParts(ABC):
         """Read the operations of all parts."""
         for number in range(self.part_count):
             yield from self.read(number)
+
+
+@dataclass(frozen=True)
+class KeptRows(OperationParts):
+    """The operations in one file; each row group is a part.
+
+    ``part_bytes``: the size of each part in memory. ``is_private``: True if the file is in this machine's
+    directory for temporary files. ``with_times``: True if it has the times of the changes.
+    """
+
+    location: Location
+    part_bytes: tuple[int, ...]
+    position_fields: tuple[str, ...]
+    is_private: bool = True
+    with_times: bool = False
+
+    @property
+    def is_of_this_machine(self) -> bool:
+        """True if the file is in this machine's directory for temporary files."""
+        return self.is_private
+
+    @property
+    def part_count(self) -> int:
+        """The number of row groups."""
+        return len(self.part_bytes)
+
+    @property
+    def byte_count(self) -> int:
+        """The size of all parts in memory, in bytes."""
+        return sum(self.part_bytes)
+
+    @property
+    def locations(self) -> Sequence[Location]:
+        """The location of the file."""
+        return [self.location]
+
+    @property
+    def position(self) -> Sequence[str]:
+        """The names of a position's numbers."""
+        return self.position_fields
+
+    @property
+    def has_times(self) -> bool:
+        """True if the file has the times of the changes."""
+        return self.with_times
+
+    def __iter__(self) -> Iterator[pa.RecordBatch]:
+        """Return all operations; the file is opened once."""
+        if self.part_bytes:
+            yield from self._read(range(self.part_count))
+
+    def read(self, number: int) -> Iterator[pa.RecordBatch]:
+        """Read the operations of a part. See :class:`~mutation_api.cdc.source.OperationParts`."""
+        yield from self._read([number])
+
+    def _read(self, numbers: Sequence[int]) -> Iterator[pa.RecordBatch]:
+        try:
+            with storage_at(self.location).open_input(self.location) as stream:
+                file = pq.ParquetFile(stream, pre_buffer=True)
+                for number in numbers:
+                    yield from file.read_row_group(number, use_threads=False).to_batches()
+        except OSError as error:
+            advice = "" if self.is_private else "; name a location that all of Spark's machines can read"
+            raise InputError(
+                f"{self.location.shown}: the rows that were buffered there until they are applied cannot be "
+                f"read: {error}{advice}"
+            ) from error
 
 
 @runtime_checkable

@@ -17,8 +17,12 @@ from __future__ import annotations
 
 import hashlib
 import io
+import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import tempfile
+import uuid
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -35,6 +39,7 @@ __all__ = [
     "FINGERPRINT_BYTES",
     "KINDS",
     "LocationsLike",
+    "OwnFolder",
     "SourceUrl",
     "all_located",
     "children",
@@ -305,3 +310,62 @@ def readable(source_id: str) -> Iterator[None]:
         yield
     except (OSError, EOFError) as error:
         raise InputError(f"{source_id}: its files cannot be read: {error}") from error
+
+
+_OWN_NAME = "hive-mutate-"
+
+_log = logging.getLogger(__name__)
+
+
+class OwnFolder:
+    """A temporary directory of a source; each read of the source gets a new one and removes the last one.
+
+    The last directory is removed with this object, even if :meth:`remove` is not called, as at the end of a
+    command.
+    """
+
+    def __init__(self, directory: Location | None) -> None:
+        """``directory``: where the directories are made. If None, the system's for temporary files."""
+        self._directory = directory
+        self.remove: Callable[[], object] = _nothing
+
+    def renewed(self, what: str) -> Location:
+        """Return a new directory. Raises InputError, whose message begins with ``what``."""
+        self.remove()
+        try:
+            folder = _made(self._directory)
+        except OSError as error:
+            raise InputError(f"{what} cannot be buffered until they are applied: {error}") from error
+        self.remove = weakref.finalize(self, _remove, folder)
+        return folder
+
+
+def _nothing() -> None:
+    pass
+
+
+def _made(directory: Location | None) -> Location:
+    """Make a new directory in this one. If None, in the system's directory for temporary files.
+
+    On a local disk only this user can read it. Raises OSError.
+    """
+    directory = directory or Location.given(tempfile.gettempdir())
+    local = directory.local_path
+    if local is not None:
+        Path(local).mkdir(parents=True, exist_ok=True)
+        return Location.given(tempfile.mkdtemp(prefix=_OWN_NAME, dir=local))
+    folder = directory / f"{_OWN_NAME}{uuid.uuid4().hex}"
+    storage_at(folder).create_directory(folder)
+    return folder
+
+
+def _remove(folder: Location) -> None:
+    """Remove the directory and its contents; log a warning if that fails."""
+    try:
+        storage_at(folder).delete_directory(folder)
+    except OSError:
+        _log.warning(
+            "%s: the directory holds rows of the source and could not be deleted. Delete it by hand",
+            folder,
+            exc_info=True,
+        )

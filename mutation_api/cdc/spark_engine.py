@@ -15,6 +15,7 @@ from typing import Generic, TypeVar
 import pyarrow as pa
 import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StringType, StructField, StructType
 
 from mutation_api.cdc.engine import (
     AnySource,
@@ -25,9 +26,11 @@ from mutation_api.cdc.engine import (
     operation_clauses,
 )
 from mutation_api.cdc.ingest_report import SAMPLES_SHOWN, LogCounts
+from mutation_api.cdc.kept_changes import KeptChanges
 from mutation_api.cdc.log_walk import FIRST_OPERATION, FIRST_POSITION
 from mutation_api.cdc.reduce import LogReduction, open_log_reduction
 from mutation_api.cdc.source import (
+    CHANGED_AT,
     OPERATION,
     POSITION,
     Batch,
@@ -43,9 +46,11 @@ from mutation_api.errors import ConfigurationError
 from mutation_api.format.event import DELETE, INSERT
 from mutation_api.format.hive_type import parse_hive_type, spark_type
 from mutation_api.merge.clauses import DUPLICATES_SHOWN_DEFAULT
+from mutation_api.merge.history import HistoryReport, HistoryRules
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.merge.source_rows import copied_keys_error
 from mutation_api.merge.spark_columns import json_text, key_json
+from mutation_api.merge.spark_history import add_to_history
 from mutation_api.merge.spark_merge import MergeInto, merge_into
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.jvm import spark_context
@@ -104,11 +109,46 @@ class _SparkLog:
     operations: DataFrame
     is_copy: bool
 
+    @property
+    def column_names(self) -> Sequence[str]:
+        return [name.lower() for name in self.operations.columns]
+
     @contextmanager
-    def reduced(self, *, what: str, strict: bool) -> Iterator[_SparkReduced]:
+    def reduced(self, *, what: str, strict: bool, is_kept: bool = False) -> Iterator[_SparkReduced]:
         check_operation_columns(self.table, self.operations.columns)
+        if is_kept:  # they are read again for each target
+            self.operations.persist()
+        try:
+            with self._reduced(what, strict=strict) as reduced:
+                yield reduced
+        finally:
+            if is_kept:
+                self.operations.unpersist()
+
+    def add_history(
+        self, transaction: Transaction, kept: KeptChanges, rules: HistoryRules, *, dry_run: bool
+    ) -> HistoryReport:
+        return add_to_history(transaction, kept.target, rules, self._rows(kept), dry_run=dry_run)
+
+    def add_changes(self, transaction: Transaction, kept: KeptChanges, *, dry_run: bool) -> MergeReport:
+        on = (*self.table.key, kept.position)
+        merge = merge_into(transaction, kept.target, source=self._rows(kept), on=on)
+        merge.whenNotMatched().insertAll()
+        return merge.dry_run(samples=0) if dry_run else merge.execute()
+
+    def _rows(self, kept: KeptChanges) -> DataFrame:
+        types = {field.name.lower(): field.dataType for field in self.operations.schema}
+        fields = [StructField(name, types[name]) for name in kept.columns]
+        fields.append(StructField(kept.operation, StringType()))
+        fields.append(StructField(kept.position, StringType()))
+        if kept.changed_at is not None:
+            fields.append(StructField(kept.changed_at, types[kept.sequence or CHANGED_AT]))
+        return self.operations.mapInArrow(kept, StructType(fields))
+
+    @contextmanager
+    def _reduced(self, what: str, *, strict: bool) -> Iterator[_SparkReduced]:
         log = open_log_reduction(
-            self.operations,
+            self.operations.drop(CHANGED_AT),
             self.table.key,
             POSITION,
             operation_column=OPERATION,
@@ -266,7 +306,7 @@ def _frame(spark: SparkSession, given: LocalOperations) -> DataFrame:
     if parts.is_of_this_machine:
         check_machines(spark, f"source table {given.table.name}")
     reader = _PartReader(parts, worker_settings(spark_context(spark), parts.locations))
-    return _tasks(spark, parts.part_count).mapInArrow(reader, _schema(given.table.target, parts.position))
+    return _tasks(spark, parts.part_count).mapInArrow(reader, _schema(given.table.target, parts))
 
 
 def _tasks(spark: SparkSession, count: int) -> DataFrame:
@@ -275,11 +315,12 @@ def _tasks(spark: SparkSession, count: int) -> DataFrame:
     return spark.range(0, count, 1, max(tasks, 1))
 
 
-def _schema(table: AcidTable, position: Sequence[str]) -> str:
+def _schema(table: AcidTable, parts: OperationParts) -> str:
     """Return the schema of operations in Spark's DDL."""
-    numbers = ",".join(f"{name}:bigint" for name in position)
+    numbers = ",".join(f"{name}:bigint" for name in parts.position)
+    times = [f"{CHANGED_AT} {spark_type(parse_hive_type('timestamp'))}"] if parts.has_times else []
     columns = [f"{quoted(c.name)} {spark_type(parse_hive_type(c.type))}" for c in table.all_columns]
-    return ", ".join([f"{OPERATION} string", f"{POSITION} struct<{numbers}>", *columns])
+    return ", ".join([f"{OPERATION} string", f"{POSITION} struct<{numbers}>", *times, *columns])
 
 
 @dataclass(frozen=True)

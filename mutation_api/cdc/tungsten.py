@@ -201,7 +201,8 @@ class TungstenSource:
             )
         known = {c.name: c for c in table.target.all_columns}
         from_commit = tuple(CommitColumn(known[n], chosen) for n, chosen in formats.items())
-        return RecordLayout(tuple(known), self.header, key, columns, from_commit, self.service)
+        has_times = table.wants_times and HeaderField.COMMIT_TIMESTAMP in self.header
+        return RecordLayout(tuple(known), self.header, key, columns, from_commit, self.service, has_times)
 
     def _outstanding(
         self, name: str, layout: RecordLayout, after: _Reached | None
@@ -250,6 +251,10 @@ class _Parts(OperationParts):
     @property
     def position(self) -> Sequence[str]:
         return POSITION_PARTS
+
+    @property
+    def has_times(self) -> bool:
+        return self.layout.has_times
 
     def read(self, number: int) -> Iterator[pa.RecordBatch]:
         index, start, end = self.ranges[number]

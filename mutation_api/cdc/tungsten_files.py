@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from mutation_api.cdc.delimited_text import DamagedRecordError, DelimitedText
 from mutation_api.cdc.record_files import Chunk, FieldError, FileColumns, RecordFile, operations_batch, refuse
-from mutation_api.cdc.source import POSITION
+from mutation_api.cdc.source import CHANGED_AT, POSITION
 from mutation_api.cdc.source_url import children, opened
 from mutation_api.errors import InputFormatError
 from mutation_api.format.hive_type import HiveType, MisfitError
@@ -248,6 +248,7 @@ class RecordLayout:
 
     ``target_names``: the target's columns in its order. ``key``: the columns that identify a row.
     ``columns``: the columns in the file. ``commit_columns``: the columns computed from the commit timestamp.
+    ``has_times``: True if operations have the commit timestamp as the time of the change.
     """
 
     target_names: tuple[str, ...]
@@ -256,6 +257,7 @@ class RecordLayout:
     columns: FileColumns
     commit_columns: tuple[CommitColumn, ...]
     service: str
+    has_times: bool = False
 
     @property
     def field_names(self) -> tuple[str, ...]:
@@ -307,7 +309,11 @@ class RecordLayout:
         values = self.columns.typed(list(texts.values())) | self._commit_values(chunk)
         arrays = {part: pa.array(position[:, i]) for i, part in enumerate(POSITION_PARTS)}
         last: tuple[int, int, int] = tuple(position[-1].tolist())
-        return operations_batch(self.target_names, operations, arrays, values), last
+        batch = operations_batch(self.target_names, operations, arrays, values)
+        if self.has_times:
+            times = self._header_values(chunk, HeaderField.COMMIT_TIMESTAMP, _TIMESTAMP)
+            batch = batch.add_column(2, CHANGED_AT, times.cast(pa.timestamp("us")))
+        return batch, last
 
     def _texts(self, chunk: Chunk, wanted: HeaderField) -> pa.Array:
         return chunk.texts[self.field_index(wanted)]

@@ -53,6 +53,7 @@ from mutation_api.cli.table_arguments import (
 from mutation_api.cli.terminal import say
 from mutation_api.cli.write_arguments import (
     add_columns_of,
+    add_interval_arguments,
     add_operation_column_argument,
     add_schema_argument,
     add_write_arguments,
@@ -137,19 +138,7 @@ def _add_history_arguments(parser: argparse.ArgumentParser) -> None:
         help="column that orders the changes of a key; further columns decide ties",
     )
     parser.add_argument("--columns", metavar="A,B", help="columns of a version (default: all others)")
-    parser.add_argument(
-        "--deletes",
-        choices=["close", "ignore", "refuse"],
-        default="close",
-        help="effect of deletes (default: close)",
-    )
-    for option, text in (
-        ("--valid-from", "column where the interval of a version begins"),
-        ("--valid-to", "column where it ends"),
-    ):
-        name = option[2:].replace("-", "_")
-        parser.add_argument(option, default=name, metavar="COLUMN", help=f"{text} (default: %(default)s)")
-    parser.add_argument("--current", metavar="COLUMN", help="boolean column that marks the last version")
+    add_interval_arguments(parser)
     add_operation_column_argument(parser)
 
 

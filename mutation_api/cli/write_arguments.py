@@ -23,6 +23,7 @@ from mutation_api.write.layout import OPERATION_COLUMN_DEFAULT
 __all__ = [
     "RULE_OPTIONS",
     "add_columns_of",
+    "add_interval_arguments",
     "add_operation_column_argument",
     "add_rule_arguments",
     "add_schema_argument",
@@ -84,6 +85,30 @@ def add_columns_of(
     )
     if altered.is_changed:
         say_aside(str(altered))
+
+
+def add_interval_arguments(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup, prefix: str = ""
+) -> None:
+    """Declare the options of a history besides its key and sequence; their names begin with ``prefix``."""
+    parser.add_argument(
+        f"--{prefix}deletes",
+        choices=["close", "ignore", "refuse"],
+        default="close",
+        help="effect of a delete on a history: close ends the version of the key, ignore leaves it as it is, "
+        "refuse is an error (default: close)",
+    )
+    for name, text in (
+        ("valid_from", "column where the interval of a version begins"),
+        ("valid_to", "column where the interval of a version ends"),
+    ):
+        option = f"--{prefix}{name.replace('_', '-')}"
+        parser.add_argument(option, default=name, metavar="COLUMN", help=f"{text} (default: %(default)s)")
+    parser.add_argument(
+        f"--{prefix}current",
+        metavar="COLUMN",
+        help="boolean column that is true for the last version of a key (default: none)",
+    )
 
 
 def add_operation_column_argument(parser: argparse.ArgumentParser) -> None:

@@ -183,6 +183,8 @@ class TableChanges:
                 deleted = self._changes.add(old, DELETE) if names else 0
             else:
                 deleted = whole.row_count
+            if replaced.where is not None:
+                names = self._changes.partitions()
             if dry_run:  # before it nothing was collected
                 self._changes.close()
                 self._begin_step()

@@ -101,6 +101,9 @@ class HistoryRules:
         valid_from: the column where intervals begin.
         valid_to: the column where intervals end.
         current: the column that marks the last version of a key. If None, there is none.
+        in_log_order: True if ``ties`` are the order in which the changes were made, even at different points.
+            A change whose point is before that of the change before it then begins at that
+            point, as the clock of a source may be set back.
     """
 
     key: tuple[str, ...]
@@ -112,6 +115,7 @@ class HistoryRules:
     valid_from: str
     valid_to: str
     current: str | None
+    in_log_order: bool = False
 
     @classmethod
     def of(
@@ -126,6 +130,7 @@ class HistoryRules:
         valid_from: str = "valid_from",
         valid_to: str = "valid_to",
         current: str | None = None,
+        in_log_order: bool = False,
     ) -> HistoryRules:
         """Check the options of a history.
 
@@ -140,6 +145,7 @@ class HistoryRules:
             valid_from: the column where intervals begin.
             valid_to: the column where intervals end.
             current: the column that marks the last version.
+            in_log_order: True if the further columns of ``sequence`` are the order of all changes of a key.
 
         Raises:
             ConfigurationError: If an option is invalid, or if the table lacks a column.
@@ -168,6 +174,7 @@ class HistoryRules:
             marks[0],
             marks[1],
             None if current is None else marks[2],
+            in_log_order,
         )
         rules._check(what, {column.name: column.type for column in table.all_columns})
         return rules

@@ -40,7 +40,7 @@ from mutation_api.table.acid_table import AcidTable, AcidTableSerializer
 from mutation_api.table.row_type import quoted
 from mutation_api.write.staged_writer import LookingTransaction
 
-__all__ = ["track"]
+__all__ = ["add_to_history", "track"]
 
 _EVENT, _STORED, _ROUTE = "event", "stored", "__key_{}"
 HISTORY_ROWS = 1 << 16
@@ -73,8 +73,20 @@ def track(
     Raises:
         Errors: See ``HiveTable.track`` and :func:`mutation_api.apply_changes`.
     """
+    rules = HistoryRules.of(transaction.table(table), key, sequence, **options)
+    return add_to_history(transaction, table, rules, changes, dry_run=dry_run)
+
+
+def add_to_history(
+    transaction: LookingTransaction,
+    table: str,
+    rules: HistoryRules,
+    changes: DataFrame,
+    *,
+    dry_run: bool = False,
+) -> HistoryReport:
+    """Add changes to a history whose options are checked. See :func:`track`."""
     acid_table = transaction.table(table)
-    rules = HistoryRules.of(acid_table, key, sequence, **options)
     sides = Sides.of(acid_table, changes)
     check_columns(acid_table, rules, sides.source.columns)
     transaction.merging(acid_table.full_name, rules.key, inserts=True)

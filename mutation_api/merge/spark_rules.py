@@ -222,6 +222,7 @@ def overwrite(
     view = open_table(transaction, table)
     names = replaced.partitions(acid_table, [*view.locations], _partitions_of(acid_table, rows, replaced))
     changes = rows.withColumn(ADDED_OPERATION, sf.lit(INSERT))
+    kept = rows.limit(0)
     whole = ReplacedRows.of(transaction, view, names) if where is None else None
     if whole is None and (names or not acid_table.partition_keys):
         old = read_table(
@@ -244,6 +245,8 @@ def overwrite(
         deleted = whole.row_count
         if not dry_run:
             whole.replace()
+    if where is not None:
+        names = _named(acid_table, kept, rows) if dry_run else list(written.partitions)
     touched = tuple(sorted(names)) if acid_table.partition_keys else ()
     is_base = whole is not None and deleted > 0
     return OverwriteReport(acid_table.full_name, deleted, inserted, touched, is_base, dry_run)
@@ -253,10 +256,17 @@ def _partitions_of(table: AcidTable, rows: DataFrame, replaced: Replaced) -> lis
     """Return the names of the partitions of new rows, if these partitions are replaced."""
     if not table.partition_keys or not (replaced.is_dynamic or replaced.specs):
         return []
-    found = collected(rows.select(*table.partition_key_names).distinct())
-    columns = dict(zip(found.column_names, found.columns, strict=True))
-    names: list[str] = partition_names(table, columns).unique().to_pylist()
-    return names
+    return _named(table, rows)
+
+
+def _named(table: AcidTable, *frames: DataFrame) -> list[str]:
+    """Return the names of the partitions of rows."""
+    names: dict[str, None] = {}
+    for rows in frames if table.partition_keys else ():
+        found = collected(rows.select(*table.partition_key_names).distinct())
+        columns = dict(zip(found.column_names, found.columns, strict=True))
+        names.update(dict.fromkeys(partition_names(table, columns).unique().to_pylist()))
+    return [*names]
 
 
 def _check_meets(table: str, rows: DataFrame, where: str) -> None:

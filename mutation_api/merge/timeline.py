@@ -149,6 +149,8 @@ class _Timeline:
         self._codes = row_codes([self._rows.column(name) for name in rules.key])
         self._ranks = dense_ranks(self._points, is_descending=False)
         size = stored.num_rows
+        if rules.in_log_order:
+            self._raise_points(size)
         self._is_empty = self._ranks[:size] == self._ranks[self._rows.num_rows :]
         owners = self._implied_deletes(size)
         fresh = np.arange(size, self._rows.num_rows)
@@ -156,6 +158,26 @@ class _Timeline:
         self._row = np.concatenate([np.arange(size), owners, fresh])
         self._at = np.concatenate([np.arange(size), self._rows.num_rows + owners, fresh])
         self._is_delete = np.concatenate([self._is_empty, np.ones(len(owners), np.bool_), events.deletes])
+
+    def _raise_points(self, size: int) -> None:
+        """Let no new event begin before the event that precedes it in the order of the ties."""
+        count = self._rows.num_rows
+        is_new = np.arange(count) >= size
+        ties = [dense_ranks(self._rows.column(name), is_descending=False) for name in self._rules.ties]
+        order = np.lexsort((is_new, *reversed(ties), self._codes))
+        groups = np.cumsum(_borders(self._codes[order])) if count else order
+        width = int(self._ranks.max(initial=0)) + 1
+        latest = np.maximum.accumulate(groups * width + self._ranks[order]) - groups * width
+        raised = self._ranks[:count].copy()
+        raised[order] = latest
+        raised[:size] = self._ranks[:size]
+        if (raised == self._ranks[:count]).all():
+            return
+        point_of = np.zeros(width, np.int64)
+        point_of[self._ranks] = np.arange(len(self._ranks))
+        places = np.concatenate([point_of[raised], np.arange(count, len(self._ranks))])
+        self._points = self._points.take(pa.array(places))
+        self._ranks = np.concatenate([raised, self._ranks[count:]])
 
     def _implied_deletes(self, size: int) -> Indices:
         """Check the intervals of stored rows. Return the rows whose end is the point of a delete."""

@@ -274,7 +274,8 @@ class OverwriteReport:
         table: ``database.table``.
         deleted: number of rows that were replaced.
         inserted: number of new rows.
-        partitions: the (escaped) names of the partitions that were replaced, including empty ones.
+        partitions: the (escaped) names of the partitions that were replaced, including empty ones; with a
+            condition, those in which rows were replaced or added.
         is_base: True if the new rows become a base, so that the old ones are not deleted one by one. If
             another step of the table follows in the transaction, it deletes them first.
         is_dry_run: True if nothing was written.

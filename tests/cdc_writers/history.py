@@ -40,7 +40,7 @@ class RowsEvent:
     """Rows of one table that a statement changed.
 
     ``operation`` is ``insert``, ``update`` or ``delete``. ``file`` is the number of the log's file, ``end``
-    the byte at which the event ends there.
+    the byte at which the event ends there. ``begun``: when the statement began, in UTC.
     """
 
     table: Table
@@ -48,6 +48,7 @@ class RowsEvent:
     file: int
     end: int
     images: tuple[Image, ...]
+    begun: datetime | None = None
 
 
 @dataclass(frozen=True)

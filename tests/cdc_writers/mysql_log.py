@@ -81,7 +81,8 @@ class LogFollower:
         table = self._tables[event.table]
         images = tuple(_image(table, type(event), row) for row in event.rows)
         number = int(file.rpartition(".")[2])
-        return RowsEvent(table, _OPERATIONS[type(event)], number, end, images)
+        begun = datetime.fromtimestamp(event.timestamp, UTC).replace(tzinfo=None)
+        return RowsEvent(table, _OPERATIONS[type(event)], number, end, images, begun)
 
 
 def _image(table: Table, kind: type, row: dict[str, Any]) -> Image:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import SparkSession
-from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType
+from pyspark.sql.types import DataType, LongType, StringType, StructField, StructType, TimestampNTZType
 
 from mutation_api.cdc.source import (
+    CHANGED_AT,
     OPERATION,
     POSITION,
     Batch,
@@ -29,12 +31,16 @@ ARROW_POSITION_TYPE = pa.struct([("seqno", pa.int64()), ("row_id", pa.int64())])
 
 @dataclass(frozen=True)
 class Entry:
-    """One operation; columns that ``values`` does not name are null. ``truncate`` empties the table."""
+    """One operation; columns that ``values`` does not name are null. ``truncate`` empties the table.
+
+    ``at``: when the source made the change, in seconds since 1970.
+    """
 
     seqno: int
     table: str
     operation: str
     values: Mapping[str, Any]
+    at: int | None = None
 
 
 def entries(text: str, table: str = "orders") -> list[Entry]:
@@ -48,11 +54,15 @@ def entries(text: str, table: str = "orders") -> list[Entry]:
 
 @dataclass
 class ListSource:
-    """The log; entries of one seqno keep their order. ``key`` is what the source says keys are."""
+    """The log; entries of one seqno keep their order. ``key`` is what the source says keys are.
+
+    ``has_times``: whether it gives the times of changes if they are wanted.
+    """
 
     log: Sequence[Entry]
     source_id: str = "list:test"
     key: tuple[str, ...] = ()
+    has_times: bool = False
 
     def read(
         self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
@@ -82,6 +92,8 @@ class ListSource:
         columns = table.target.all_columns
         types = [StructField(c.name, DataType.fromDDL(spark_type(parse_hive_type(c.type)))) for c in columns]
         schema = StructType([StructField(OPERATION, StringType()), *types])
+        if self._gives_times(table):
+            schema.add(CHANGED_AT, TimestampNTZType())
         schema.add(POSITION, POSITION_TYPE)
         rows, is_emptied = self._rows(table, after)
         frame = spark.createDataFrame(rows, schema)
@@ -90,7 +102,10 @@ class ListSource:
     def _local_operations(self, table: SourceTable, after: Position | None) -> LocalOperations:
         """In batches of a row, the last one first: their order does not matter."""
         types = {c.name: arrow_type(parse_hive_type(c.type)) for c in table.target.all_columns}
-        schema = pa.schema([(OPERATION, pa.string()), *types.items(), (POSITION, ARROW_POSITION_TYPE)])
+        times = [(CHANGED_AT, pa.timestamp("us"))] if self._gives_times(table) else []
+        schema = pa.schema(
+            [(OPERATION, pa.string()), *types.items(), *times, (POSITION, ARROW_POSITION_TYPE)]
+        )
         rows, is_emptied = self._rows(table, after)
         names = ("seqno", "row_id")
         plain = [(*row[:-1], dict(zip(names, row[-1], strict=True))) for row in reversed(rows)]
@@ -108,14 +123,27 @@ class ListSource:
         ]
         truncate = max((place for place, e in new if e.operation == "truncate"), default=-1)
         rows = [
-            (e.operation, *[e.values.get(c.name) for c in table.target.all_columns], (e.seqno, place))
+            (
+                e.operation,
+                *[e.values.get(c.name) for c in table.target.all_columns],
+                *([moment(e.at)] if self._gives_times(table) else []),
+                (e.seqno, place),
+            )
             for place, e in new
             if place > truncate
         ]
         return rows, truncate >= 0
 
+    def _gives_times(self, table: SourceTable) -> bool:
+        return self.has_times and table.wants_times
+
     def _named(self, table: SourceTable) -> SourceTable:
         return table if table.key else SourceTable(table.name, table.target, self.key)
+
+
+def moment(at: int | None) -> datetime | None:
+    """A number of seconds since 1970 as a time in UTC."""
+    return None if at is None else datetime.fromtimestamp(at, UTC).replace(tzinfo=None)
 
 
 def position(seqno: int) -> Position:

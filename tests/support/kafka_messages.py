@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from mutation_api.cdc.local_engine import HeldOperations, reduce_here
+from mutation_api.cdc.local_reduce import HeldOperations, collected, reduce_here
 from mutation_api.cdc.messages.message_source import MessageSource
 from mutation_api.cdc.source import OPERATION, LocalBatch, Position, SourceTable
 from tests.support.json_messages import small_table
@@ -72,7 +72,8 @@ def rows_of(batch: LocalBatch, number: int = 0) -> list[tuple[Any, ...]]:
     if not batch.tables:
         return []
     given = batch.tables[number]
-    found = reduce_here(given.table, given.operations, HeldOperations(1 << 30), strict=False, what="the log")
+    operations = collected(given.table, given.operations, HeldOperations(1 << 30), "the log")
+    found = reduce_here(given.table, operations, strict=False, what="the log")
     rows = found.rows.to_pylist()
     names = given.table.target.column_names
     return sorted((row[OPERATION], *(row[name] for name in names)) for row in rows)

@@ -14,8 +14,8 @@ from mutation_api.cdc.messages.avro import WriterSchema
 from mutation_api.cdc.messages.events import MessageFormat, PositionSource
 from mutation_api.cdc.messages.json_lines import LogFile
 from mutation_api.cdc.messages.unwrap import OpenedLog
-from mutation_api.cdc.source import OwnFolder, Position
-from mutation_api.cdc.source_url import located
+from mutation_api.cdc.source import Position
+from mutation_api.cdc.source_url import OwnFolder, located
 from mutation_api.errors import ConfigurationError
 from mutation_api.storage.location import LocationLike
 

@@ -23,7 +23,8 @@ other unions, recursive types                                                ref
 ``decimal``, ``date``, …           as ``org.apache.kafka.connect.data.…``    ``logicalType``
 =================================  ========================================  ================================
 
-A converted schema has no defaults and no documentation. A null stays null, even if the column has a default.
+A converted schema has no defaults and no documentation, only a mark (HAS_DEFAULT) of fields that have one. A
+null stays null, even if the column has a default.
 
 Source: Kafka Connect's ``JsonConverter``; ``AvroData`` of Confluent's and Apicurio's converters.
 """
@@ -41,7 +42,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from mutation_api.cdc.messages.json_text import MessageParser, RepeatedObject, number_of_java
+from mutation_api.cdc.messages.json_text import HAS_DEFAULT, MessageParser, RepeatedObject, number_of_java
 from mutation_api.errors import ConfigurationError
 
 __all__ = [
@@ -169,7 +170,11 @@ class _Types:
         self._open.append(name)
         types = {each["name"]: self.of(each["type"], (*path, each["name"])) for each in avro["fields"]}
         self._open.pop()
-        fields = [{**each.schema, "field": field} for field, each in types.items()]
+        marked = {each["name"] for each in avro["fields"] if each.get("default") is not None}
+        fields = [
+            {**each.schema, "field": field, **({HAS_DEFAULT: True} if field in marked else {})}
+            for field, each in types.items()
+        ]
         converted = [(field, each.convert) for field, each in types.items() if each.convert is not None]
         return {"type": "struct", "fields": fields}, _of_record(converted) if converted else None
 

@@ -49,6 +49,7 @@ from mutation_api.cdc.messages.events import (
     Problem,
     Unlogged,
     bigint,
+    number_of,
 )
 from mutation_api.cdc.messages.json_text import fields_of, objects_of, text_of, texts_of
 from mutation_api.cdc.messages.json_values import TEXT, Reader
@@ -141,7 +142,13 @@ class _Read:
             _table_id(self.database, self.table) if kind in ("row", "truncate") else None,
             self._touches() if is_change else (),
             names_in(self.sql) if is_change and self._may_move() else frozenset(),
+            changed_at=self._changed_at(),
         )
+
+    def _changed_at(self) -> int | None:
+        """Return the time at which the statement began; with TiCDC that of the commit."""
+        millis = number_of(self.fields.get("es"))
+        return None if millis is None else millis * 1000
 
     @property
     def sql(self) -> str | None:

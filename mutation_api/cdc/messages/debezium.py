@@ -105,6 +105,11 @@ class DebeziumSource(MessageSource):
         """The format of Debezium's messages."""
         return DebeziumFormat(self.values, self.flattened)
 
+    @property
+    def describes_columns(self) -> bool:
+        """True: Kafka Connect's converters can write schemas."""
+        return True
+
     def format_for(self, tables: Sequence[str]) -> MessageFormat:
         """Return the format of the messages if these tables are followed."""
         return DebeziumFormat(self.values, self.flattened, tables[0] if len(tables) == 1 else None)
@@ -194,6 +199,7 @@ class _Envelope:
             self._origins(),
             snapshot,
             number_of(self.source.get("ts_ms")),
+            self._changed_at(),
         )
 
     def _images(self) -> Images:
@@ -307,6 +313,11 @@ class _Envelope:
         found = _LAST_COMMIT.match(self._source("sequence") or "")
         last_commit, lsn = 0 if found is None else bigint(found[1]), number_of(self.source.get("lsn"))
         return None if last_commit is None or lsn is None else (last_commit, lsn, 0)
+
+    def _changed_at(self) -> int | None:
+        """Return the time of the change, which newer connectors also give in microseconds."""
+        micros, millis = (number_of(self.source.get(name)) for name in ("ts_us", "ts_ms"))
+        return micros if micros is not None or millis is None else millis * 1000
 
     def _origins(self) -> tuple[tuple[str, str], ...]:
         server, gtid = self._source("server_id"), self.source.get("gtid")

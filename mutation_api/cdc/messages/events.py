@@ -104,6 +104,8 @@ class LogOptions:
         new_snapshot: the treatment of a second snapshot of a table.
         shard_column: column in the targets of tables whose name has ``*`` or ``?``, which matches several
             tables of the source. It holds the source's name of the table, and belongs to the key.
+        adds_columns: read a column that the source added as NULL in the messages from before; set by
+            ``ingest`` with ``schema="add"``.
     """
 
     positions: PositionSource = PositionSource.AUTO
@@ -115,6 +117,7 @@ class LogOptions:
     applies_truncates: bool = False
     new_snapshot: NewSnapshot = NewSnapshot.REFUSE
     shard_column: str | None = None
+    adds_columns: bool = False
 
 
 _HEX = "hex:"
@@ -242,6 +245,8 @@ class Event(NamedTuple):
         snapshot: for a row that a snapshot read, the snapshot's position as a string, or INCREMENTAL. For
             other rows, None.
         time: when the source wrote the change, in milliseconds; None if the message does not contain it.
+        changed_at: when the source made the change, in microseconds since 1970 in UTC; None if the message
+            does not contain it. Unlike ``time``, it may be the time at which the statement began.
     """
 
     kind: str
@@ -261,6 +266,7 @@ class Event(NamedTuple):
     origins: tuple[tuple[str, str], ...] = ()
     snapshot: str | None = None
     time: int | None = None
+    changed_at: int | None = None
 
 
 class LogPart(Protocol):

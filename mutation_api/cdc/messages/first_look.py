@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 
 from mutation_api.cdc.messages.events import LoggedEvent, LogOptions, LogPart, PositionSource
 from mutation_api.cdc.messages.followed_tables import FollowedTables
+from mutation_api.cdc.messages.new_columns import SchemaPlaces
 from mutation_api.cdc.messages.order import Applied, Digest, LateFacts, Order, OrderFacts
 from mutation_api.cdc.messages.shape import ShapeFacts
 from mutation_api.cdc.messages.snapshots import SnapshotFacts
@@ -178,13 +179,18 @@ OTHERS_KEPT = 1000
 
 @dataclass
 class TableFacts:
-    """The facts of a log about one table. ``ids``: the tables of the source that its name matches."""
+    """The facts of a log about one table.
+
+    ``ids``: the tables of the source that its name matches. ``schemas``: the places of its schemas, if they
+    are noted.
+    """
 
     order: OrderFacts = field(default_factory=OrderFacts)
     shape: ShapeFacts = field(default_factory=ShapeFacts)
     snapshots: SnapshotFacts = field(default_factory=SnapshotFacts)
     late: LateFacts = field(default_factory=LateFacts)
     ids: set[TableId] = field(default_factory=set)
+    schemas: SchemaPlaces = field(default_factory=SchemaPlaces)
 
     def merge(self, other: TableFacts) -> None:
         """Add the facts of another part of the log."""
@@ -193,6 +199,7 @@ class TableFacts:
         self.snapshots.merge(other.snapshots)
         self.late.merge(other.late)
         self.ids |= other.ids
+        self.schemas.merge(other.schemas)
 
 
 @dataclass
@@ -229,13 +236,14 @@ class FirstLook:
 
     ``followed``: the tables. ``applied``: by table, the position up to which it was applied. ``wanted``: by
     table, late messages to search for in the parts that earlier runs have read. If there are any, nothing
-    else is searched for.
+    else is searched for. ``notes_schemas``: True to note the places of schemas.
     """
 
     log: MessageLog
     followed: FollowedTables
     applied: Mapping[str, Applied] = field(default_factory=dict)
     wanted: Mapping[str, frozenset[Digest]] = field(default_factory=dict)
+    notes_schemas: bool = False
 
     def at(self, number: int) -> LogFacts:
         """Return the facts of a range. Raises InputFormatError if a file cannot be read."""
@@ -288,6 +296,8 @@ class FirstLook:
             table.ids.add(event.id)
         if is_row:
             table.shape.add(event)
+            if self.notes_schemas:
+                table.schemas.add(found, number)
             table.snapshots.add(found.place, event)
         applied = self.applied.get(event.table)
         if applied is not None and applied.is_late(found, number):

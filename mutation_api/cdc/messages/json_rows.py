@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mutation_api.cdc.messages.events import LogPart, Place, Problem, Unlogged
 from mutation_api.cdc.messages.json_text import Number, digits_of, is_rough, text_of
 from mutation_api.cdc.messages.json_values import Reader, is_quoted, values_of_json
-from mutation_api.cdc.source import OPERATION, POSITION
+from mutation_api.cdc.source import CHANGED_AT, OPERATION, POSITION
 from mutation_api.errors import MutationError, RecordValueError
 from mutation_api.format.hive_type import HiveType, MisfitError, arrow_type
 
@@ -63,7 +63,8 @@ class Rows:
 
     ``positions``: the numbers of each operation. ``schema_indices``: the index of the columns' readers for
     each. ``values``: the JSON values of each, in the order of the columns. ``defaulted``: by the index of a
-    column, the rows that get its default. ``problem``: the first problem of columns, and its row. ``doubt``:
+    column, the rows that get its default. ``times``: when the source made each change, in microseconds, if
+    times are required. ``problem``: the first problem of columns, and its row. ``doubt``:
     the first problem of a key that a message does not show, and its row.
     """
 
@@ -73,6 +74,7 @@ class Rows:
     schema_indices: list[int] = field(default_factory=list)
     values: list[tuple[object, ...]] = field(default_factory=list)
     defaulted: dict[int, list[int]] = field(default_factory=dict)
+    times: list[int | None] = field(default_factory=list)
     problem: tuple[int, Problem] | None = None
     doubt: tuple[int, Problem] | None = None
 
@@ -164,7 +166,8 @@ class RowConverter:
     """Converts operations to batches; ``columns`` are those of the target in its order.
 
     ``table``: the target's name. ``position``: names of the numbers of a position. ``unlogged``: the
-    placeholder in messages for a value that was not logged.
+    placeholder in messages for a value that was not logged. ``has_times``: True if the times of changes are
+    required.
     """
 
     table: str
@@ -172,6 +175,7 @@ class RowConverter:
     position: tuple[str, ...]
     columns: tuple[ColumnReader, ...]
     unlogged: Unlogged | None
+    has_times: bool = False
 
     def batch(self, rows: Rows) -> pa.RecordBatch:
         """Convert at least one operation to a batch.
@@ -185,9 +189,10 @@ class RowConverter:
         values = [self._converted(rows, number) for number in range(len(self.columns))]
         numbers = [pa.array(each, pa.int64()) for each in zip(*rows.positions, strict=True)]
         positions = pa.StructArray.from_arrays(numbers, names=self.position)
+        times = {CHANGED_AT: pa.array(rows.times, pa.timestamp("us"))} if self.has_times else {}
         return pa.record_batch(
-            [pa.array(rows.operations, pa.string()), positions, *values],
-            names=[OPERATION, POSITION, *(column.name for column in self.columns)],
+            [pa.array(rows.operations, pa.string()), positions, *times.values(), *values],
+            names=[OPERATION, POSITION, *times, *(column.name for column in self.columns)],
         )
 
     def _refuse_first(self, rows: Rows) -> None:

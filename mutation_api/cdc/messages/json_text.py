@@ -25,6 +25,7 @@ from decimal import Decimal
 from typing import Any, TypeVar
 
 __all__ = [
+    "HAS_DEFAULT",
     "Fields",
     "MessageParser",
     "Number",
@@ -42,6 +43,9 @@ __all__ = [
     "written",
 ]
 
+
+HAS_DEFAULT = "has_default"
+"""The mark of a field of a converted schema, which has no defaults, if the field had one that is not null."""
 
 ORJSON: Any = importlib.import_module("orjson") if importlib.util.find_spec("orjson") else None
 """The module orjson from the extra ``json``. Without it the exact reader takes three times as long."""

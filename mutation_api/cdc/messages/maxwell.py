@@ -150,6 +150,7 @@ class _Read:
             origins=self._origins(),
             snapshot=INCREMENTAL if self.type == "bootstrap-insert" else None,
             time=self._time(),
+            changed_at=None if (time := self._time()) is None else time * 1000,
         )
 
     def _other_event(self, kind: str) -> Event:

@@ -29,9 +29,9 @@ to files first, see :mod:`~mutation_api.cdc.kafka`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from mutation_api.cdc.kafka.topics import KafkaTopics
 from mutation_api.cdc.messages.events import LogOptions, MessageFormat
@@ -78,6 +78,11 @@ class MessageSource(ABC):
         return self.format
 
     @property
+    def describes_columns(self) -> bool:
+        """True if messages may have a schema that describes the types of their columns."""
+        return False
+
+    @property
     def source_id(self) -> str:
         """The name of this source in the watermarks, ``FORMAT:NAME``."""
         return f"{self.format.name}:{self.name}"
@@ -112,7 +117,35 @@ class MessageSource(ABC):
 
     def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
         """Read the operations after the watermarks, without Spark. Raises: See :meth:`read`."""
-        return self._batch(tables, after, lambda look: map(look.at, range(len(look.log.ranges))))
+        return self._batch(tables, after, _looked_here)
+
+    def new_columns(
+        self, tables: Sequence[SourceTable], after: Mapping[str, Position]
+    ) -> Mapping[str, Mapping[str, str]]:
+        """Return the columns that targets lack; see :class:`~mutation_api.cdc.source.DescribedSource`.
+
+        This process reads the log for it, before the run reads it again.
+        """
+        if not self.describes_columns:
+            raise ConfigurationError(
+                f"source {self.source_id}: schema='add' needs messages that describe the types of their "
+                f"columns, but those of {self.format.name} do not. Add columns with hive-mutate alter-table"
+            )
+        names = tuple(table.name for table in tables)
+        followed = FollowedTables(names, self.options.shard_column)
+        followed.check()
+        with readable(self.source_id):
+            opened = self._opened(followed, after)
+            return Reading.of(self.adding(), opened, followed, _looked_here).new_columns(tables)
+
+    def adding(self) -> Self:
+        """Return this source for a run that adds columns; see ``DescribedSource``."""
+        return replace(self, options=replace(self.options, adds_columns=True))
+
+    def leaving_out(self, columns: Collection[str]) -> Self:
+        """Return this source without some columns; see ``DescribedSource``."""
+        ignored = frozenset({*self.options.ignored_columns, *columns})
+        return replace(self, options=replace(self.options, ignored_columns=ignored))
 
     def byte_count(self) -> int:
         """Return the size of the log in bytes, all of which each run reads; 0 for Kafka, where it is unknown.
@@ -143,6 +176,10 @@ class MessageSource(ABC):
         files = log_files(self.files)
         log = MessageLog(files, log_ranges(files), message_format, positions, followed=followed)
         return OpenedLog(log, after, marks=after)
+
+
+def _looked_here(look: FirstLook) -> Iterable[LogFacts]:
+    return map(look.at, range(len(look.log.ranges)))
 
 
 def _check_tables(tables: Sequence[SourceTable]) -> None:

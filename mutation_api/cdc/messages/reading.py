@@ -17,8 +17,9 @@ from mutation_api.cdc.messages.events import LoggedEvent, LogOptions, MessageFor
 from mutation_api.cdc.messages.first_look import BEFORE, Barrier, FirstLook, LogFacts, TableFacts
 from mutation_api.cdc.messages.followed_tables import FollowedTables, ShardedFormat
 from mutation_api.cdc.messages.json_rows import RowConverter, Rows
+from mutation_api.cdc.messages.new_columns import added_later, new_columns
 from mutation_api.cdc.messages.order import Applied, Order, check_late, check_replaced, chosen_order, repeated
-from mutation_api.cdc.messages.shape import Shape
+from mutation_api.cdc.messages.shape import Shape, columns_of
 from mutation_api.cdc.messages.snapshots import last_new_snapshot, read_so_far
 from mutation_api.cdc.messages.table_names import (
     KnownFile,
@@ -73,6 +74,11 @@ class MessageParts(OperationParts):
         """The names of a position's numbers."""
         return self.order.names
 
+    @property
+    def has_times(self) -> bool:
+        """True if the times of the changes are required."""
+        return self.shape.table.wants_times
+
     def read(self, number: int) -> Iterator[pa.RecordBatch]:
         """Read the operations of a range. See :class:`~mutation_api.cdc.source.OperationParts`."""
         converter = RowConverter(
@@ -81,6 +87,7 @@ class MessageParts(OperationParts):
             self.order.names,
             self.shape.column_readers,
             self.log.format.unlogged,
+            self.has_times,
         )
         schemas = {schema: index for index, schema in enumerate(self.shape.schemas)}
         for events in self.log.events(number):
@@ -101,6 +108,8 @@ class MessageParts(OperationParts):
                     numbers = (*position, *times)
                     content = self.shape.content(each)
                     rows.add(each.operation, numbers, found.place, schema, content, each.doubt)
+                    if self.has_times:
+                        rows.times.append(found.event.changed_at)
 
 
 logger = logging.getLogger(__name__)
@@ -148,7 +157,7 @@ class Reading:
         identities = {name: LogIdentity.of(position) for name, position in opened.after.items()}
         known = {name: each.known_parts(log.read_files) for name, each in identities.items()}
         applied = {name: Applied(opened.after[name].order, parts.sizes) for name, parts in known.items()}
-        look = FirstLook(log, followed, applied)
+        look = FirstLook(log, followed, applied, notes_schemas=source.options.adds_columns)
         facts = look.whole(looked(look)) if log.ranges else LogFacts()
         return cls(source, opened, followed, look, looked, known, facts)
 
@@ -193,6 +202,29 @@ class Reading:
             behind = [n for n in self.followed.names if n not in marks or marks[n].order <= barrier.before]
             stop = Stop(str(barrier.error), dict.fromkeys(behind, reached_end))
         return LocalBatch(tuple(found), reached_end, stop, warnings=warnings)
+
+    def new_columns(self, tables: Sequence[SourceTable]) -> Mapping[str, Mapping[str, str]]:
+        """Return the columns that targets lack. See :class:`~mutation_api.cdc.source.DescribedSource`."""
+        found: dict[str, Mapping[str, str]] = {}
+        order = self._order() if self.facts.tables else None
+        options = self.source.options
+        for table in tables:
+            facts = self.facts.tables.get(table.name)
+            if facts is None or order is None:
+                continue
+            optional = columns_of(table, (*options.null_if_missing, *options.default_if_missing))
+            optional += [] if options.shard_column is None else [options.shard_column]
+            found[table.name] = new_columns(
+                table.name,
+                facts.schemas,
+                order,
+                self.opened.after[table.name].order if table.name in self.opened.after else (),
+                target={column.name for column in table.target.all_columns},
+                left_out={name.lower() for name in columns_of(table, options.ignored_columns)},
+                optional={name.lower() for name in optional},
+                metadata=self.source.format.metadata_prefixes,
+            )
+        return found
 
     @functools.cached_property
     def _marks(self) -> Mapping[str, LogIdentity]:
@@ -325,6 +357,10 @@ class Reading:
             message_format = ShardedFormat(message_format, shard)
             key = table.key if not table.key or shard in table.key else (*table.key, shard)
             table = replace(table, key=key)
-        shape = Shape.of(table, facts.shape, message_format, self.source.options)
+        options = self.source.options
+        if options.adds_columns:
+            added = {f"{table.name}.{name}" for name in added_later(facts.schemas, order)}
+            options = replace(options, null_if_missing=frozenset({*options.null_if_missing, *added}))
+        shape = Shape.of(table, facts.shape, message_format, options)
         parts = MessageParts(self.opened.log, shape, order, after, until)
         return LocalOperations(shape.table, parts)

@@ -24,7 +24,7 @@ from mutation_api.errors import ConfigurationError, InputFormatError, RecordLayo
 from mutation_api.format.hive_type import HiveType, parse_hive_type
 from mutation_api.write.layout import default_columns
 
-__all__ = ["STEPS", "RowOperation", "Shape", "ShapeFacts"]
+__all__ = ["STEPS", "RowOperation", "Shape", "ShapeFacts", "columns_of"]
 
 _STAND_INS = (None, 0, "0", "", "AA==", "1970-01-01T00:00:00Z", "1970-01-01Z")
 """Debezium's placeholders for a column that was not logged: null; zero or the default if it is NOT NULL."""
@@ -126,9 +126,9 @@ class Shape:
             target.full_name,
             in_order,
             tuple(name for name in in_order if name in key),
-            frozenset((*_low(_columns_of(table, options.null_if_missing)), *defaults)),
+            frozenset((*_low(columns_of(table, options.null_if_missing)), *defaults)),
             frozenset(defaults),
-            frozenset(_columns_of(table, options.ignored_columns)),
+            frozenset(columns_of(table, options.ignored_columns)),
             message_format.metadata_prefixes,
         )
         spelled = names.spelled(facts.columns)
@@ -304,7 +304,7 @@ def _defaults_of(schema: str | None) -> Mapping[str | None, str | None]:
     return {each["field"]: text_of(each["default"]) for each in fields if each.get("default") is not None}
 
 
-def _columns_of(table: SourceTable, names: Collection[str]) -> list[str]:
+def columns_of(table: SourceTable, names: Collection[str]) -> list[str]:
     """Return the columns of a table from names ``TABLE.COLUMN``."""
     parted = [name.rpartition(".") for name in names]
     return [column for name, _, column in parted if name == table.name]
@@ -317,7 +317,7 @@ def _hive_defaults(table: SourceTable, options: LogOptions) -> Mapping[str, pa.S
         ConfigurationError: If a column has no default.
         RecordLayoutError: If only Hive can evaluate a default.
     """
-    chosen = set(_low(_columns_of(table, options.default_if_missing)))
+    chosen = set(_low(columns_of(table, options.default_if_missing)))
     if not chosen:
         return {}
     target = table.target

@@ -72,7 +72,8 @@ class RowImages:
     """The rows of one event, as images in order; an update has two images per row, before and after.
 
     ``position``: number of the log file, offset at which the transaction begins, and number of the event in
-    the transaction. ``shape``: the table's columns and key at that time.
+    the transaction. ``shape``: the table's columns and key at that time. ``time``: when the statement began,
+    in seconds since 1970.
     """
 
     table: str
@@ -81,6 +82,7 @@ class RowImages:
     rows: Iterator[list[Any]]
     byte_count: int
     shape: Shape
+    time: int
 
 
 @dataclass(frozen=True)
@@ -253,7 +255,7 @@ class LogReading:
         self._event_count += 1
         position = (file_number(self._file), self._begun, self._event_count)
         rows = shape.decoder.rows(data, present)
-        return RowImages(event.table, operation, position, rows, len(data), shape)
+        return RowImages(event.table, operation, position, rows, len(data), shape, int(event.timestamp))
 
     def _take_statement(self, event: Any) -> Iterator[Undone | Barrier]:
         text = event.query.strip()

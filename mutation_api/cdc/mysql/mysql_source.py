@@ -40,14 +40,9 @@ from mutation_api.cdc.mysql.server import MySqlAddress, MySqlServer
 from mutation_api.cdc.mysql.spill import Spill
 from mutation_api.cdc.mysql.statements import Followed
 from mutation_api.cdc.mysql.table_plan import TablePlan, why_not_plain
-from mutation_api.cdc.source import Batch, LocalBatch, LocalOperations, OwnFolder, Position, SourceTable, Stop
-from mutation_api.cdc.source_url import located
-from mutation_api.errors import (
-    ConfigurationError,
-    InputError,
-    InputFormatError,
-    RecordLayoutError,
-)
+from mutation_api.cdc.source import Batch, LocalBatch, LocalOperations, Position, SourceTable, Stop
+from mutation_api.cdc.source_url import OwnFolder, located
+from mutation_api.errors import ConfigurationError, InputError, InputFormatError, RecordLayoutError
 from mutation_api.storage.location import LocationLike
 
 if TYPE_CHECKING:
@@ -182,12 +177,18 @@ class MySqlSource:
                 return batch
             must_stop |= refuted
 
-    def new_columns(self, tables: Sequence[SourceTable]) -> Mapping[str, Mapping[str, str]]:
+    def new_columns(
+        self, tables: Sequence[SourceTable], _after: Mapping[str, Position]
+    ) -> Mapping[str, Mapping[str, str]]:
         """Return the columns that Hive lacks; see :class:`~mutation_api.cdc.source.DescribedSource`."""
         catalog = self._server.tables(self._database, [table.name for table in tables])
         plans = [TablePlan(each, self._database, self._ignored_columns, self.advice) for each in tables]
         found = [(plan, catalog.tables.get(plan.table.name)) for plan in plans]
         return {plan.table.name: new_columns(table, plan) for plan, table in found if table is not None}
+
+    def adding(self) -> Self:
+        """Return this source, whose log has what to do with rows from before a column was added."""
+        return self
 
     def leaving_out(self, columns: Collection[str]) -> Self:
         """Return this source without some columns; see :class:`~mutation_api.cdc.source.DescribedSource`."""
@@ -240,6 +241,7 @@ class _Run:
                 plan.name,
                 source._options,
                 is_of_this_machine=source._spill_directory is None,
+                has_times=plan.table.wants_times,
             )
             for number, (name, plan) in enumerate(self._plans.items())
         }
@@ -291,9 +293,10 @@ class _Run:
         Returns:
             The end of the log for each table; all tables have reached it.
         """
+        time = self._server.time()  # before the position, so that later changes are not earlier
         noted = self._server.position()
         self._check_tables(self._note_catalog(), self._new)
-        self._select(noted)
+        self._select(noted, time)
         end = self._server.position()
         barrier = self._replay({**others, **dict.fromkeys(self._new, noted)}, end)
         if barrier is not None:
@@ -364,14 +367,14 @@ class _Run:
             if spill.row_count or name in recopied
         )
 
-    def _select(self, noted: LogPosition) -> None:
+    def _select(self, noted: LogPosition, time: int) -> None:
         with self._snapshot() as cursor:
             for name in self._new:
                 plan, spill = self._plans[name], self._spills[name]
                 spill.use(plan.columns_now())
                 cursor.execute(plan.select())
                 for rows in _chunks(cursor):
-                    spill.add_selected(rows, noted.order)
+                    spill.add_selected(rows, noted.order, time)
                     _log.info("%s: %d rows selected", plan.name, spill.row_count)
 
     @contextmanager
@@ -429,16 +432,16 @@ def _chunks(cursor: SSCursor) -> Iterator[list[tuple[bytes | None, ...]]]:
 
 def _add(images: RowImages, key_indices: Sequence[int], spill: Spill) -> None:
     """Add the operations of one event; an update that changes the key becomes a delete and an insert."""
-    position = images.position
+    position, time = images.position, images.time
     if images.operation != "update":
         for number, row in enumerate(images.rows):
-            spill.add(images.operation, (*position, number), row)
+            spill.add(images.operation, (*position, number), row, time)
         return
     rows = images.rows
     for number, before in enumerate(rows):
         after = next(rows)
         if all(before[index] == after[index] for index in key_indices):
-            spill.add("update", (*position, 2 * number), after)
+            spill.add("update", (*position, 2 * number), after, time)
         else:
-            spill.add("delete", (*position, 2 * number), before)
-            spill.add("insert", (*position, 2 * number + 1), after)
+            spill.add("delete", (*position, 2 * number), before, time)
+            spill.add("insert", (*position, 2 * number + 1), after, time)

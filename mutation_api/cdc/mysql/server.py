@@ -198,6 +198,10 @@ class MySqlServer:
         gtid = self._gtid_at(status[0], status[1]) if self.is_mariadb else str(status[4]).replace("\n", "")
         return LogPosition(status[0], int(status[1]), gtid, self._identity())
 
+    def time(self) -> int:
+        """Return the server's time, in seconds since 1970."""
+        return int(self.values("SELECT UNIX_TIMESTAMP()")[0][0])
+
     def check_position(self, position: LogPosition) -> None:
         """Raise an error if the log cannot be read from this position.
 

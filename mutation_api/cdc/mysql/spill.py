@@ -16,9 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mutation_api.cdc.ingest_report import KeptRows
 from mutation_api.cdc.mysql.column_types import Family, SourceColumn, ValueOptions, family_of, to_column
-from mutation_api.cdc.source import OPERATION, POSITION
+from mutation_api.cdc.source import CHANGED_AT, OPERATION, POSITION, KeptRows
 from mutation_api.errors import InputError, RecordValueError
 from mutation_api.format.hive_type import HiveType, arrow_type
 from mutation_api.storage.connect import storage_at, stream_into
@@ -54,6 +53,7 @@ class Spill:
         options: ValueOptions,
         *,
         is_of_this_machine: bool = True,
+        has_times: bool = False,
     ) -> None:
         """Start without a file.
 
@@ -62,9 +62,11 @@ class Spill:
             table: the source's name for the table, for messages.
             options: how to convert values.
             is_of_this_machine: True if other machines cannot see the directory.
+            has_times: True to write the times of the changes.
         """
         self.row_count = 0
         self._is_of_this_machine = is_of_this_machine
+        self._has_times = has_times
         self.location = folder / "operations.parquet"
         self._table = table
         self._columns: Sequence[TargetColumn] = ()
@@ -72,6 +74,7 @@ class Spill:
         self._options = options
         self._operations: list[str] = []
         self._positions: list[tuple[int, int, int, int]] = []
+        self._times: list[int] = []
         self._rows: list[Sequence[Any]] = []
         self._byte_count = 0
         self._written_to = (-1, -1, -1, -1)
@@ -93,10 +96,11 @@ class Spill:
             None if column.source is None else family_of(column.source, self._table) for column in columns
         ]
 
-    def add(self, operation: str, position: tuple[int, int, int, int], row: Sequence[Any]) -> None:
-        """Add one operation with a row from the log."""
+    def add(self, operation: str, position: tuple[int, int, int, int], row: Sequence[Any], time: int) -> None:
+        """Add one operation with a row from the log; ``time`` is in seconds since 1970."""
         self._operations.append(operation)
         self._positions.append(position)
+        self._times.append(time)
         self._rows.append(row)
         if len(self._rows) >= ROWS_PER_BATCH:
             self._flush()
@@ -115,7 +119,7 @@ class Spill:
         since = (*transaction, first, 0)
         kept = bisect.bisect_left(self._positions, since)
         found = kept < len(self._positions)
-        for values in (self._operations, self._positions, self._rows):
+        for values in (self._operations, self._positions, self._times, self._rows):
             del values[kept:]
         if self._written_to >= since:
             self._undone.append((*transaction, first, last))
@@ -128,8 +132,8 @@ class Spill:
         if self._byte_count >= BYTES_PER_BATCH:
             self._flush()
 
-    def add_selected(self, rows: Sequence[Sequence[bytes | None]], at: tuple[int, int]) -> None:
-        """Add rows of a SELECT as inserts at a position in the log."""
+    def add_selected(self, rows: Sequence[Sequence[bytes | None]], at: tuple[int, int], time: int) -> None:
+        """Add rows of a SELECT as inserts at a position in the log and a time in seconds since 1970."""
         texts = [pa.array(values, pa.binary()) for values in zip(*rows, strict=True)]
         with self._names_table():
             arrays = [
@@ -139,7 +143,8 @@ class Spill:
                 for column, family, values in zip(self._columns, self._families, texts, strict=True)
             ]
             numbers = range(self.row_count, self.row_count + len(rows))
-            self._write(["insert"] * len(rows), [(*at, 0, number) for number in numbers], arrays)
+            positions = [(*at, 0, number) for number in numbers]
+            self._write(["insert"] * len(rows), positions, [time] * len(rows), arrays)
 
     def close(self) -> None:
         """Write the last batch. Raises InputError, as do all methods that write."""
@@ -158,6 +163,7 @@ class Spill:
             tuple(self._batch_bytes),
             POSITION_FIELDS,
             self._is_of_this_machine,
+            self._has_times,
             undone=tuple(self._undone),
         )
 
@@ -166,8 +172,8 @@ class Spill:
         if not self._rows:
             return
         columns = zip(*self._rows, strict=True)
-        operations, positions = self._operations, self._positions
-        self._operations, self._positions, self._rows = [], [], []
+        operations, positions, times = self._operations, self._positions, self._times
+        self._operations, self._positions, self._times, self._rows = [], [], [], []
         with self._names_table():
             arrays = [
                 self._nulls(column, len(values))
@@ -175,13 +181,17 @@ class Spill:
                 else family.of_log(column.source, list(values), self._options)
                 for column, family, values in zip(self._columns, self._families, columns, strict=True)
             ]
-            self._write(operations, positions, arrays)
+            self._write(operations, positions, times, arrays)
 
     def _nulls(self, column: TargetColumn, count: int) -> pa.Array:
         return pa.nulls(count, arrow_type(column.type, timestamp_unit="us"))
 
     def _write(
-        self, operations: list[str], positions: list[tuple[int, int, int, int]], arrays: list[pa.Array]
+        self,
+        operations: list[str],
+        positions: list[tuple[int, int, int, int]],
+        times: list[int],
+        arrays: list[pa.Array],
     ) -> None:
         parts = [pa.array(numbers, pa.int64()) for numbers in zip(*positions, strict=True)]
         values = {
@@ -189,7 +199,10 @@ class Spill:
             for column, found in zip(self._columns, arrays, strict=True)
         }
         position = pa.StructArray.from_arrays(parts, POSITION_FIELDS)
-        batch = pa.table({OPERATION: pa.array(operations, pa.string()), POSITION: position, **values})
+        found = {OPERATION: pa.array(operations, pa.string()), POSITION: position}
+        if self._has_times:
+            found[CHANGED_AT] = pa.array(times, pa.timestamp("s")).cast(pa.timestamp("us"))
+        batch = pa.table({**found, **values})
         with self._names_location():
             if self._writer is None:
                 self._writer = self._opened(batch.schema)

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any
 from metastore_client.client import MetastoreClient
 from mutation_api.cdc.choice import engine_for
 from mutation_api.cdc.engine import Engine
-from mutation_api.cdc.ingest import IngestOptions, TableMapping, ingest_by
+from mutation_api.cdc.ingest import IngestOptions, ingest_by
 from mutation_api.cdc.ingest_report import IngestReport, read_watermarks
+from mutation_api.cdc.mappings import TableMapping
 from mutation_api.cdc.update.progress_mark import ProgressMark, Run
 from mutation_api.cdc.update.settings import UpdateSettings, mark_of, require_settings, watermark_table_of
 from mutation_api.cdc.update.sources import (

@@ -27,10 +27,10 @@ from typing import TYPE_CHECKING, Self
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mutation_api.cdc.ingest_report import KeptRows
 from mutation_api.cdc.source import (
     OPERATION,
     POSITION,
+    KeptRows,
     LocalBatch,
     LocalOperations,
     Position,

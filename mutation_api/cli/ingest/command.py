@@ -17,6 +17,7 @@ import argparse
 import functools
 import importlib
 import json
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from time import sleep
 from types import ModuleType
@@ -24,22 +25,33 @@ from typing import Any
 
 from mutation_api.cdc.choice import EngineBySize
 from mutation_api.cdc.engine import AnySource, Engine
-from mutation_api.cdc.ingest import IngestOptions, TableMapping, ingest_by
+from mutation_api.cdc.ingest import IngestOptions, ingest_by
 from mutation_api.cdc.ingest_report import IngestReport
 from mutation_api.cdc.local_engine import LocalEngine
+from mutation_api.cdc.mappings import (
+    POSITION_COLUMN_DEFAULT,
+    AnyMapping,
+    ChangesMapping,
+    HistoryMapping,
+    TableMapping,
+)
+from mutation_api.cdc.source import CHANGED_AT, POSITION
 from mutation_api.cli import engine_arguments
 from mutation_api.cli.cluster_arguments import add_cluster_arguments
 from mutation_api.cli.engine_arguments import LOCAL, SPARK, chosen_engine, engine_module
+from mutation_api.cli.ingest.log_arguments import TABLE_MAP_FORM, table_map
 from mutation_api.cli.parsers import parser_of_modules
 from mutation_api.cli.table_arguments import (
     ReportLoss,
     add_attempts_argument,
     add_lock_timeout_argument,
     add_metastore_arguments,
+    listed_names,
     metastore_from,
 )
 from mutation_api.cli.terminal import progress, say
-from mutation_api.errors import StoppedAtStatementError
+from mutation_api.cli.write_arguments import add_interval_arguments
+from mutation_api.errors import ConfigurationError, StoppedAtStatementError
 from mutation_api.transaction.attempts import Attempts
 
 __all__ = ["KINDS", "add_arguments", "run"]
@@ -137,14 +149,105 @@ def _opened_engine(given: str, here: LocalEngine | None, stack: ExitStack) -> En
     return EngineBySize(here, engine_arguments.LOCAL_FILE_BYTES_MAX, spark)
 
 
-def _tables(module: ModuleType, arguments: argparse.Namespace, engine: Engine) -> list[TableMapping]:
+def _tables(module: ModuleType, arguments: argparse.Namespace, engine: Engine) -> list[AnyMapping]:
     """Return the tables; for this, a source may list its files."""
-    look = functools.partial(module.tables_from, arguments)
-    found = engine.reaching(look) if isinstance(engine, EngineBySize) else look()
-    return [TableMapping(*each) for each in found]
+    look = functools.partial(_mappings, module, arguments)
+    return engine.reaching(look) if isinstance(engine, EngineBySize) else look()
+
+
+def _mappings(module: ModuleType, arguments: argparse.Namespace) -> list[AnyMapping]:
+    tables: list[AnyMapping] = [TableMapping(*each) for each in module.tables_from(arguments)]
+    names = [each.source_table for each in tables]
+    for name, target, key in arguments.history:
+        tables.append(
+            HistoryMapping(
+                _followed_name(module, arguments, name, names, f"--history {target}"),
+                target,
+                key,
+                sequence=arguments.history_sequence,
+                position=arguments.position_column,
+                deletes=arguments.history_deletes,
+                valid_from=arguments.history_valid_from,
+                valid_to=arguments.history_valid_to,
+                current=arguments.history_current,
+            )
+        )
+    for name, target, key in arguments.changes:
+        followed = _followed_name(module, arguments, name, names, f"--changes {target}")
+        tables.append(ChangesMapping(followed, target, key, position=arguments.position_column))
+    return tables
+
+
+def _followed_name(
+    module: ModuleType, arguments: argparse.Namespace, given: str | None, names: Sequence[str], option: str
+) -> str:
+    """Return the source's name of the table that a history or a table of changes follows."""
+    if given is not None:
+        full_name = getattr(module, "full_name", None)
+        return given if full_name is None else str(full_name(arguments, given))
+    if len(names) == 1:
+        return names[0]
+    raise ConfigurationError(
+        f"{option}: which table of the source does it follow? Put its name before the table's, as in "
+        f"{TABLE_MAP_FORM}; it can be left out only if the run has one source table (it has "
+        f"{', '.join(names) or 'none'})"
+    )
+
+
+def _kept_target(text: str) -> tuple[str | None, str, tuple[str, ...]]:
+    """Parse ``[NAME=]DB.TABLE[:A,B]``."""
+    if "=" in text:
+        return table_map(text)
+    target, _, key = text.partition(":")
+    return None, target, listed_names(key)
+
+
+def _add_kept_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the arguments for histories and tables of changes."""
+    group = parser.add_argument_group(
+        "histories and changes",
+        "Beside its table of rows, or instead of it, a source table can feed a history (slowly\nchanging "
+        "dimension, type 2) and a table of all changes, in the same transaction.",
+    )
+    form = f"[{TABLE_MAP_FORM.replace('=', '=]')}"  # NAME= is optional here
+    group.add_argument(
+        "--history",
+        action="append",
+        default=[],
+        type=_kept_target,
+        metavar=form,
+        help="history table that gets a row for each version of the rows of source table NAME; NAME can be "
+        "left out if the run has one source table (repeatable)",
+    )
+    group.add_argument(
+        "--changes",
+        action="append",
+        default=[],
+        type=_kept_target,
+        metavar=form,
+        help="table that gets a row for each change of source table NAME, with the columns operation and, if "
+        "it has it, changed_at (repeatable)",
+    )
+    group.add_argument(
+        "--history-sequence",
+        default=CHANGED_AT,
+        metavar="COLUMN",
+        help=f"source column with the point at which a version begins, {CHANGED_AT} for the time at which "
+        f"the source made the change (in UTC), or {POSITION} for its position in the log "
+        "(default: %(default)s)",
+    )
+    add_interval_arguments(group, "history-")
+    group.add_argument(
+        "--position-column",
+        default=POSITION_COLUMN_DEFAULT,
+        metavar="COLUMN",
+        help="string column of histories and tables of changes that gets the position of a change in the log "
+        "(default: %(default)s)",
+    )
 
 
 def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
+    _add_kept_arguments(parser)
     group = parser.add_argument_group("how operations are applied")
     group.add_argument(
         "--watermark-table",

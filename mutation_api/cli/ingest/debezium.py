@@ -37,7 +37,12 @@ from mutation_api.cdc.messages.debezium_values import (
     TIME_MODES,
     DebeziumValues,
 )
-from mutation_api.cli.ingest.log_arguments import add_log_arguments, log_from, tables_from
+from mutation_api.cli.ingest.log_arguments import (
+    add_log_arguments,
+    add_source_schema_argument,
+    log_from,
+    tables_from,
+)
 from mutation_api.errors import ConfigurationError
 
 __all__ = ["add_arguments", "source_from", "tables_from"]
@@ -46,6 +51,7 @@ __all__ = ["add_arguments", "source_from", "tables_from"]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of this kind of source."""
     add_log_arguments(parser, may_be_avro=True)
+    add_source_schema_argument(parser, "the schemas of new messages have")
     values = parser.add_argument_group("how values are written, if messages have no schema")
     values.add_argument(
         "--decimals",

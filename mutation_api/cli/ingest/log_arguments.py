@@ -33,6 +33,7 @@ __all__ = [
     "add_kafka_arguments",
     "add_kafka_settings",
     "add_log_arguments",
+    "add_source_schema_argument",
     "kafka_settings_from",
     "kafka_topics_from",
     "log_from",
@@ -270,6 +271,20 @@ def _settings_in(path: Path | None) -> dict[str, str]:
 Log = TypeVar("Log", bound=MessageSource)
 
 
+def add_source_schema_argument(
+    parser: argparse.ArgumentParser | argparse._ArgumentGroup, source: str
+) -> None:
+    """Declare ``--schema``; ``source`` is the subject of the first sentence of its help."""
+    parser.add_argument(
+        "--schema",
+        choices=["exact", "add"],
+        default="exact",
+        help=f"add: columns that {source} and a Hive table lacks are added to it first, as by hive-mutate "
+        "alter-table, unless the table also has a column that the source lacks; exact: refuse such columns "
+        "(default: exact)",
+    )
+
+
 def add_log_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = False) -> None:
     """Declare the arguments for the log's location, its tables, and how to read it.
 
@@ -291,8 +306,8 @@ def add_log_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = Fa
     )
     parser.add_argument(
         "--table",
-        required=True,
         action="append",
+        default=[],
         type=table_map,
         metavar=TABLE_MAP_FORM,
         help="source table, Hive table to apply its changes to, and key columns (default: the key that the "

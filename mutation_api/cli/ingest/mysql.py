@@ -35,7 +35,7 @@ from mutation_api.cdc.mysql.column_types import TIME_ZONE_DEFAULT, ZERO_DATES, Z
 from mutation_api.cdc.mysql.mysql_source import MySqlSource
 from mutation_api.cdc.mysql.server import PASSWORD_VARIABLE, PORT_DEFAULT, MySqlAddress, driver_options
 from mutation_api.cdc.source_url import SourceUrl
-from mutation_api.cli.ingest.log_arguments import TABLE_MAP_FORM, table_map
+from mutation_api.cli.ingest.log_arguments import TABLE_MAP_FORM, add_source_schema_argument, table_map
 from mutation_api.cli.table_arguments import listed_names, location_from
 from mutation_api.errors import ConfigurationError
 
@@ -79,14 +79,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="column that only one side has: a column of the source is left out, and one of Hive becomes "
         "NULL in rows that change (repeatable)",
     )
-    tables.add_argument(
-        "--schema",
-        choices=["exact", "add"],
-        default="exact",
-        help="add: first add to the Hive table the columns that only the source has, as hive-mutate "
-        "alter-table does, unless the Hive table also has a column that the source lacks; exact: refuse "
-        "such columns (default: exact)",
-    )
+    add_source_schema_argument(tables, "the source has")
     parser.add_argument(
         "--option-file", type=Path, metavar="FILE", help="option file with the password, under [client]"
     )
@@ -152,13 +145,10 @@ def source_from(arguments: argparse.Namespace) -> MySqlSource:
 
 
 def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str, ...]]]:
-    """Return (source table, DB.TABLE, key columns) per table. Raises ConfigurationError if there are none."""
+    """Return (source table, DB.TABLE, key columns) per table."""
     database = arguments.database or _address(arguments)[1]
     names = listed_names(arguments.tables)
-    tables = [*[(name, f"{database}.{name.lower()}", ()) for name in names], *arguments.table]
-    if not tables:
-        raise ConfigurationError("no table given: name at least one table with --tables or --table")
-    return tables
+    return [*[(name, f"{database}.{name.lower()}", ()) for name in names], *arguments.table]
 
 
 def _address(arguments: argparse.Namespace) -> tuple[MySqlAddress, str]:

@@ -35,7 +35,7 @@ from mutation_api.cli.table_arguments import listed_names, location_from
 from mutation_api.errors import ConfigurationError
 from mutation_api.format.text_values import BinaryEncoding
 
-__all__ = ["add_arguments", "source_from", "tables_from"]
+__all__ = ["add_arguments", "full_name", "source_from", "tables_from"]
 
 _ESCAPED = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[nrt])")
 
@@ -54,8 +54,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--table",
-        required=True,
         action="append",
+        default=[],
         type=table_map,
         metavar=TABLE_MAP_FORM,
         help="source table, Hive table to apply its changes to, and primary key (default: that of "
@@ -137,6 +137,11 @@ def source_from(arguments: argparse.Namespace) -> TungstenSource:
     )
 
 
+def full_name(arguments: argparse.Namespace, name: str) -> str:
+    """Return the name of a table in the source. Raises ConfigurationError if the source lacks it."""
+    return source_from(arguments).full_name(name)
+
+
 def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str, ...]]]:
     """Return the full name in the source, DB.TABLE and key of each table, however --table names it.
 
@@ -145,7 +150,8 @@ def tables_from(arguments: argparse.Namespace) -> list[tuple[str, str, tuple[str
     """
     source = source_from(arguments)
     tables = [(source.full_name(name), target, key) for name, target, key in arguments.table]
-    followed = [name for name, _, _ in tables]
+    kept = [name for name, _, _ in (*arguments.history, *arguments.changes) if name is not None]
+    followed = [*(name for name, _, _ in tables), *map(source.full_name, kept)]
     unknown = [name for name in source.columns if source.full_name(name) not in followed]
     if unknown:
         raise ConfigurationError(

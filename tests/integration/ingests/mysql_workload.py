@@ -194,6 +194,10 @@ class Workload:
     def __exit__(self, *exc_info: object) -> None:
         self._connection.close()
 
+    def set_clock(self, seconds: int) -> None:
+        """Let the next statements have this time, in seconds since 1970."""
+        self._cursor.execute(f"SET SESSION timestamp = {seconds}")
+
     def run(self, transactions: int) -> None:
         """Make transactions; some are rolled back, whole or in part, and some are no transactions."""
         for _ in range(transactions):

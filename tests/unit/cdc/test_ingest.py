@@ -419,7 +419,7 @@ def test_the_source_may_say_which_columns_are_the_key(warehouse: Warehouse) -> N
 @pytest.mark.parametrize(
     ("tables", "options", "message"),
     [
-        ([], {}, "no tables to ingest: name at least one target table"),
+        ([], {}, "no table given: name at least one target table"),
         ([ORDERS, TableMapping("x", "DEFAULT.orders")], {}, r"table default\.orders is listed twice"),
         ([ORDERS, TableMapping("orders", "default.x")], {}, "table orders is listed twice"),
         ([ORDERS, TableMapping("x", "other.x")], {}, r"several databases \(default, other\): name the table"),

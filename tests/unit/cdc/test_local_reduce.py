@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mutation_api.cdc import Contradictions, local_engine
-from mutation_api.cdc.local_engine import HeldOperations, LocalLog, reduce_here
+from mutation_api.cdc import Contradictions, local_reduce
+from mutation_api.cdc.local_reduce import HeldOperations, LocalLog, collected, reduce_here
 from mutation_api.cdc.log_walk import FIRST_OPERATION, FIRST_POSITION
 from mutation_api.cdc.source import OPERATION, PARTITION, POSITION, SourceTable
 from mutation_api.errors import ConfigurationError, ContradictionError, MutationError, RecordLayoutError
@@ -45,19 +45,16 @@ def reduced(
         for row in rows
     ]
     table = pa.Table.from_pylist([dict(zip(names, row, strict=True)) for row in plain], schema)
-    return reduce_here(
-        SourceTable("t", TABLE, tuple(key)),
-        table.to_batches(max_chunksize=batch_rows),
-        HeldOperations(byte_limit),
-        strict=strict,
-        what="table d.t: the log",
-    )
+    source, what = SourceTable("t", TABLE, tuple(key)), "table d.t: the log"
+    batches = table.to_batches(max_chunksize=batch_rows)
+    found = collected(source, batches, HeldOperations(byte_limit), what)
+    return reduce_here(source, found, strict=strict, what=what)
 
 
 @pytest.mark.parametrize("step", [1, 10, 100_000])
 def test_reduction_equals_replaying_row_by_row(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """Random logs on composite keys (decimal, date, text): rows, deleted keys, counts, first operations."""
-    monkeypatch.setattr(local_engine, "ROWS_PER_STEP", step)
+    monkeypatch.setattr(local_reduce, "ROWS_PER_STEP", step)
     log = random_log(random.Random(7), 500 if step == 1 else 3000)
     random.Random(8).shuffle(log)
     columns = {
@@ -90,7 +87,8 @@ def test_no_operations() -> None:
     """An empty log is reduced to nothing, in the table's columns."""
     found = reduced([], {"id": pa.string()}, ["id"])
     assert (found.rows.num_rows, found.counts.key_count, found.counts.operation_count) == (0, 0, 0)
-    nothing = reduce_here(SourceTable("t", TABLE, ("id",)), [], HeldOperations(1), strict=True, what="log")
+    table = SourceTable("t", TABLE, ("id",))
+    nothing = reduce_here(table, collected(table, [], HeldOperations(1), "log"), strict=True, what="log")
     assert nothing.rows.column_names == [OPERATION, "id", FIRST_OPERATION, FIRST_POSITION]
 
 
@@ -141,12 +139,11 @@ def test_a_key_in_two_partitions_has_no_order() -> None:
         {OPERATION: operation, POSITION: dict(zip((PARTITION, "offset"), at, strict=True)), "id": key}
         for operation, at, key in rows
     ]
-    table, held = SourceTable("t", TABLE, ("id",)), HeldOperations(PLENTY)
-    batches = pa.Table.from_pylist(plain, schema).to_batches()
-    found = reduce_here(table, [batches[0].slice(2)], held, strict=False, what="the log")
-    assert found.rows[OPERATION].to_pylist() == ["delete"]
+    table, found = SourceTable("t", TABLE, ("id",)), pa.Table.from_pylist(plain, schema)
+    reduced_rows = reduce_here(table, found.slice(2), strict=False, what="the log").rows
+    assert reduced_rows[OPERATION].to_pylist() == ["delete"]
     with pytest.raises(ContradictionError) as caught:
-        reduce_here(table, batches, held, strict=False, what="the log")
+        reduce_here(table, found, strict=False, what="the log")
     assert str(caught.value).startswith(
         'two operations on key {"id":1} are in two partitions, the second at '
         '{"position":{"__partition":3,"offset":10}}: their order is not known. '

@@ -74,12 +74,6 @@ def test_on_a_cluster_somebody_must_say_where_rows_are_kept() -> None:
         source.read(cluster, [], {})
 
 
-def test_no_table_is_refused() -> None:
-    """There would be nothing to do."""
-    with pytest.raises(ConfigurationError, match="at least one table"):
-        ingest_mysql.tables_from(parsed(*SOURCE))
-
-
 @pytest.mark.parametrize("option", ["--option-file", "--ssl-ca"])
 def test_a_file_that_is_missing_is_refused(option: str, tmp_path: Path) -> None:
     """PyMySQL would go on without it."""

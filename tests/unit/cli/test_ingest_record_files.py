@@ -32,6 +32,7 @@ from tests.cdc_writers.tungsten import staging_record
 def parsed(module: ModuleType, *words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     module.add_arguments(parser)
+    parser.set_defaults(history=[], changes=[])
     return parser.parse_args(words)
 
 

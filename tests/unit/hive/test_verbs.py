@@ -140,6 +140,16 @@ def test_overwrite(hive: Hive, how: dict[str, Any], left: tuple[Any, ...]) -> No
     assert bool(bases(hive)) is is_base
 
 
+def test_an_overwrite_by_a_condition_names_the_partitions_that_change(hive: Hive) -> None:
+    """Those with old rows, and those with new ones; a dry run names the same."""
+    for dry_run in (True, False):
+        moved = rows(row(4, "x", day=1))
+        report = hive.table(NAME).overwrite(moved, where="id = 4", dry_run=dry_run)
+        assert report.partitions == ("day=2024-06-01", "day=2024-07-01")
+    nothing = hive.table(NAME).overwrite(rows(), where="id > 90")
+    assert (nothing.deleted, nothing.inserted, nothing.partitions) == (0, 0, ())
+
+
 def bases(hive: Hive) -> list[str]:
     """The bases of all partitions."""
     location = hive.metastore.get_table(*NAME.split(".")).location

@@ -78,7 +78,10 @@ def test_steps_by_spark_see_each_other(hive: Hive, spark: SparkSession, few_byte
             overwrite(transaction, NAME, new_rows(spark, 12), partitions=[{"day": "2024-05-01"}])
         with pytest.raises(ConfigurationError, match="not both"):
             overwrite(transaction, NAME, new_rows(spark, 12), partitions="dynamic", where="id = 12")
-        assert overwrite(transaction, NAME, new_rows(spark, 12), where="id >= 10").deleted == 2
+        for dry_run in (True, False):
+            new = new_rows(spark, 12, month=8)
+            replaced = overwrite(transaction, NAME, new, where="id >= 10", dry_run=dry_run)
+            assert replaced.deleted == 2 and replaced.partitions == ("day=2024-06-01", "day=2024-08-01")
         assert delete_where(transaction, NAME, "id = 12").total.deleted == 1
         overwrite(
             transaction,

@@ -149,7 +149,9 @@ def _whole(text: str) -> str:
 def test_types_and_values_of_kafka_connect(connect: Mapping[str, Any], value: Any) -> None:
     field, found = of_field(connect, value)
     assert (found, type(found)) == (value, type(value))
-    assert field == _full({key: each for key, each in connect.items() if key != "default"} | {"field": "x"})
+    mark = {"has_default": True} if connect.get("default") is not None else {}
+    plain = {key: each for key, each in connect.items() if key != "default"}
+    assert field == _full(plain | {"field": "x"}) | mark
 
 
 def _full(connect: Mapping[str, Any]) -> dict[str, Any]:
@@ -335,4 +337,6 @@ def _without_defaults(schema: Any) -> Any:
         return [_without_defaults(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
-    return {name: _without_defaults(each) for name, each in schema.items() if name not in ("default", "doc")}
+    mark = {"has_default": True} if schema.get("default") is not None else {}
+    kept = {name: _without_defaults(each) for name, each in schema.items() if name not in ("default", "doc")}
+    return kept | mark

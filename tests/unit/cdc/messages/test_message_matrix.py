@@ -13,7 +13,8 @@ import pytest
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
-from mutation_api.cdc.ingest import TableMapping, ingest
+from mutation_api.cdc.ingest import ingest
+from mutation_api.cdc.mappings import TableMapping
 from mutation_api.cdc.messages.canal import CanalSource
 from mutation_api.cdc.messages.debezium import DebeziumSource
 from mutation_api.cdc.messages.maxwell import MaxwellSource
