@@ -27,7 +27,7 @@ from metastore_client.errors import MetastoreError
 from metastore_client.model import CompactionEnd, CompactionJob, CompactionType
 from metastore_client.valid_ids import ValidWriteIdList
 from mutation_api.errors import CommitOutcomeUnknownError, CompactionError, ConfigurationError
-from mutation_api.format.layout import ACID_VERSION_FILE, base_directory_name
+from mutation_api.format.layout import ACID_VERSION_FILE, base_directory_name, parse_directory_name
 from mutation_api.orc.read.event_file import EventFileKind
 from mutation_api.read.partition_plan import SnapshotSplit
 from mutation_api.read.table_view import TableView, open_table
@@ -41,6 +41,7 @@ from mutation_api.transaction.committer import V2_MARK
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.manifest import staging_directory
 from mutation_api.transaction.snapshot import Snapshot
+from mutation_api.transaction.staging import children_of
 from mutation_api.upkeep.compacted_files import CompactedFile, check_compacted, write_compacted
 
 __all__ = ["THREADS_DEFAULT", "CompactedDirectory", "compact_next", "compact_partition"]
@@ -228,7 +229,9 @@ def _done(
         try:
             work = _Compaction.of(metastore, job, snapshot, partition, threads, options)
             if not work.is_needed:
-                metastore.compaction_ended(work.job, CompactionEnd.REFUSED, "there is nothing to compact")
+                # As Hive's worker does: without new files, the cleaner still removes those of aborted ids.
+                end = CompactionEnd.DONE if work.has_unread else CompactionEnd.REFUSED
+                metastore.compaction_ended(work.job, end, "there is nothing to compact")
                 snapshot.commit()
                 return CompactedDirectory(name, partition, kind, None)
             files = work.publish()
@@ -301,6 +304,18 @@ class _Compaction:
         files = [file for split in self.splits for file in split.files]
         has_plain_files = any(file.kind is EventFileKind.ORIGINAL for file in files)
         return has_plain_files or len({file.location.parent for file in files}) > 1
+
+    @property
+    def has_unread(self) -> bool:
+        """True if there are directories of events that the snapshot does not read."""
+        read = {file.location.parent for split in self.splits for file in split.files}
+        entries = children_of(storage_at(self._location), self._location)
+        parsed = (parse_directory_name(e.name, self.view.table.version) for e in entries if e.is_directory)
+        return len(read) < sum(each is not None for each in parsed)
+
+    @property
+    def _location(self) -> Location:
+        return self.view.locations[self.partition]
 
     @property
     def directory(self) -> Location:
