@@ -12,17 +12,19 @@ file, from the only column, or from the one after "=" (crm.contacts:email=mail).
 hold is refused by name, and so is NULL.
 
 The exit code is 0 only if every byte was searched and no key was found. After --wait it is 1, and the report
-says what is in the way. Then run the same command again: it goes on where it stopped, also after it was
+says what is in the way. Then run the same command again: it goes on where it stopped, even if it was
 killed. With --dry-run the files are searched and the rows counted, and nothing is changed.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import json
 
 import pyarrow as pa
 
+from metastore_client.client import MetastoreClient
 from mutation_api.cli.parsers import in_option_names
 from mutation_api.cli.table_arguments import (
     add_format_argument,
@@ -33,14 +35,14 @@ from mutation_api.cli.table_arguments import (
 )
 from mutation_api.cli.terminal import EXIT_FAILED, EXIT_OK, progress, say
 from mutation_api.errors import ConfigurationError
-from mutation_api.format.layout import AcidVersion
 from mutation_api.hive.erasure import ERASE_WAIT_SECONDS_DEFAULT, erase
 from mutation_api.merge.arrow_change_files import ArrowFiles
 from mutation_api.merge.file_rules import RowColumns, existing_file
 from mutation_api.storage.connect import replacing, storage_at
 from mutation_api.storage.local import without_links
 from mutation_api.storage.location import Location
-from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.acid_table import TableRole
+from mutation_api.transaction.catalog import Catalog, TableSpec, split_full_name
 
 __all__ = ["add_arguments", "run"]
 
@@ -115,10 +117,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Erase, and print the report. Return 0 if the keys are erased, or after a dry run, otherwise 1."""
     columns = _columns(arguments.map)
+    file = existing_file(arguments.keys)
     with in_option_names(_OPTIONS):
-        keys = _keys(existing_file(arguments.keys), arguments.format)
         signature_key = None if arguments.signature_key is None else _content(arguments.signature_key)
         with metastore_from(arguments) as metastore:
+            keys = _keys(metastore, next(iter(columns)), file, arguments.format)
             report = erase(
                 metastore,
                 keys,
@@ -153,9 +156,10 @@ def _columns(maps: list[str]) -> dict[str, str | tuple[str, str]]:
     return found
 
 
-def _keys(file: Location, format_name: str | None) -> pa.Table:
+def _keys(metastore: MetastoreClient, table: str, file: Location, format_name: str | None) -> pa.Table:
     """Return the rows of a file. CSV and JSON have strings, which each table parses as its own type."""
-    no_columns = AcidTable("", "keys", file, (), (), 0, (), AcidVersion.V2_HIVE4)
+    described = Catalog(metastore).read(TableSpec(*split_full_name(table), TableRole.SOURCE)).table
+    no_columns = dataclasses.replace(described, columns=(), partition_keys=())
     columns = RowColumns(no_columns, keeps_unknown=True)
     return ArrowFiles(columns).read(file, input_format(file, format_name)).read_all()
 

@@ -32,7 +32,7 @@ ERASURE_PREFIX = "erasure:"
 
 
 class Step:
-    """How far an erasure is: the number in the column position_order."""
+    """The last step that an erasure has done: the number in the column position_order."""
 
     BEGUN, DELETED, ERASED = range(3)
 

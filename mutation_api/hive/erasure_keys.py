@@ -39,12 +39,12 @@ _FAMILIES = (
     TypeFamily.TEXT,
 )
 _WIDEST = pa.decimal256(76, 38)
-"""Holds each decimal of Hive, whatever its scale."""
+"""Holds each decimal of Hive of any scale."""
 
 
 @dataclass(frozen=True)
 class ErasedKeys:
-    """Keys as they were given: distinct values of one type, none of them NULL, and their texts.
+    """Keys as they were given: distinct values of one type, none of them NULL, and their strings.
 
     ``column`` is the column of the rows that has them; '' if they were given as values.
     """
@@ -78,7 +78,7 @@ class ErasedKeys:
         return tuple(sorted(hashed(text, salt) for text in self.texts))
 
     def digest(self, salt: bytes) -> str:
-        """Return one salted hash of all keys, whatever their order."""
+        """Return one salted hash of all keys in any order."""
         return hmac.new(salt, "".join(self.hashes(salt)).encode(), hashlib.sha256).hexdigest()
 
 

@@ -12,7 +12,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-OPEN_TO_ALL = {"metastore_client.model", "metastore_client.valid_ids", "mutation_api.errors"}
+OPEN_TO_ALL = {
+    "metastore_client.model",
+    "metastore_client.valid_ids",
+    "mutation_api._version",
+    "mutation_api.errors",
+}
 
 BELOW: dict[str, tuple[str, ...]] = {
     "metastore_client": (),

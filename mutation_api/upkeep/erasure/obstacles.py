@@ -1,4 +1,4 @@
-"""What keeps files with erased keys in place: transactions, compactions, staged files, and the metastore.
+"""Obstacles to an erasure: transactions, compactions, staged files and others that keep files in place.
 
 The server's cleaner removes replaced files only when no transaction can read them any more. Hive 4.1 waits
 for every open transaction, 4.2 for those that reported the table, 2.3 and 3.1 for locks on the partition.

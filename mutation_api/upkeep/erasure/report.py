@@ -1,7 +1,7 @@
 """The report of an erasure, which can be archived, and its signature.
 
-The report contains no key. Keys are hashed with a random salt, which is part of the report: whoever has it
-can check whether a given key was erased, and can also try keys until one fits. Values of a sought partition
+The report contains no key. Keys are hashed with a random salt, which is part of the report. Its owner can
+check whether a given key was erased, and anybody who has it can try keys until one fits. Values of a sought partition
 column are left out of the names of directories.
 
 The signature covers the report without the field ``signature``, as JSON with sorted keys, without blanks, in
