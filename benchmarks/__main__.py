@@ -39,6 +39,7 @@ BENCHMARKS = {
     "verbs": "benchmarks.verbs",
     "lookups": "benchmarks.lookups",
     "compaction": "benchmarks.compaction",
+    "erase": "benchmarks.erase",
     "feed": "benchmarks.feed",
     "load": "benchmarks.load",
     "ingest": "benchmarks.ingest",

@@ -61,6 +61,14 @@ class Capabilities:
         return self.has_exclusive_write_lock
 
     @property
+    def deletes_column_statistics(self) -> bool:
+        """True if statistics of columns of an ACID table can be deleted (before 4.0).
+
+        Later servers refuse it; there only ANALYZE replaces them (seen on 4.1.0 and 4.2.1).
+        """
+        return not self.has_exclusive_write_lock
+
+    @property
     def has_compaction_workers(self) -> bool:
         """True if other programs can take compactions from the queue and run them (4.0 and later)."""
         return self.has_exclusive_write_lock

@@ -164,6 +164,14 @@ class MetastoreClient(CompactionQueue, Protocol):
         """
         ...
 
+    def drop_partition(self, database: str, table: str, partition_name: str) -> None:
+        """Drop a partition (escaped name) with its files. The server takes no lock.
+
+        Raises:
+            NoSuchObjectError: If the table or the partition does not exist.
+        """
+        ...
+
     def set_table_parameters(self, database: str, table: str, changes: Mapping[str, str | None]) -> None:
         """Set parameters of a table and remove those that are None. All others stay unchanged.
 
@@ -266,6 +274,23 @@ class MetastoreClient(CompactionQueue, Protocol):
 
         Raises:
             NoSuchObjectError: If the table does not exist.
+        """
+        ...
+
+    def delete_column_statistics(
+        self, database: str, table: str, partition_names: Sequence[str] | None, column: str
+    ) -> None:
+        """Delete the recorded statistics of a column. Those that do not exist are skipped.
+
+        Args:
+            database: name of the table's database.
+            table: name of the table.
+            partition_names: escaped names. If None, the table must be unpartitioned.
+            column: name of a data column.
+
+        Raises:
+            NoSuchObjectError: If the table does not exist.
+            UnsupportedByServerError: If the server does not have ``deletes_column_statistics``.
         """
         ...
 

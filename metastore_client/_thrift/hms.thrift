@@ -684,6 +684,14 @@ service Metastore {
   PartitionsStatsResult get_partitions_statistics_req(1: PartitionsStatsRequest request)
     throws (1: NoSuchObjectException o1, 2: MetaException o2),
 
+  bool delete_table_column_statistics(1: string db_name, 2: string tbl_name, 3: string col_name, 4: string engine)
+    throws (1: NoSuchObjectException o1, 2: MetaException o2),
+  bool delete_partition_column_statistics(
+    1: string db_name, 2: string tbl_name, 3: string part_name, 4: string col_name, 5: string engine)
+    throws (1: NoSuchObjectException o1, 2: MetaException o2),
+  bool drop_partition_by_name(1: string db_name, 2: string tbl_name, 3: string part_name, 4: bool deleteData)
+    throws (1: NoSuchObjectException o1, 2: MetaException o2),
+
   GetOpenTxnsInfoResponse get_open_txns_info(),
   OpenTxnsResponse open_txns(1: OpenTxnRequest rqst),
   void abort_txn(1: AbortTxnRequest rqst) throws (1: NoSuchTxnException o1),

@@ -6,6 +6,7 @@ nothing. A change of statistics is also repeated: it stores the values that were
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 from collections.abc import Callable, Mapping, Sequence
@@ -17,6 +18,7 @@ from metastore_client.errors import (
     InvalidAnswerError,
     InvalidRequestError,
     MetastoreError,
+    NoSuchObjectError,
     UnsupportedByServerError,
 )
 from metastore_client.model import (
@@ -58,6 +60,8 @@ FETCH_PARTITIONS_BATCH = 500
 RACE_TRIES = 5
 _ENGINE = "hive"
 """The engine whose statistics are read. 4.x also stores those of other engines."""
+
+_NO_DELETION = "Hive 4 does not delete statistics of ACID tables; ANALYZE TABLE replaces them"
 
 _CHANGED_AT = "transient_lastDdlTime"
 """Parameter with the time of the last change. If it is missing, the server sets it."""
@@ -205,6 +209,10 @@ class TableCalls(ThriftCalls):
             for each in self._add_partitions(described, batch)
         ]
 
+    def drop_partition(self, database: str, table: str, partition_name: str) -> None:
+        """Drop a partition with its files. See :meth:`MetastoreClient.drop_partition`."""
+        self._call("drop_partition_by_name", database.lower(), table.lower(), partition_name, True)
+
     def set_table_parameters(self, database: str, table: str, changes: Mapping[str, str | None]) -> None:
         """Set parameters of a table and remove those that are None. All others stay unchanged.
 
@@ -325,6 +333,20 @@ class TableCalls(ThriftCalls):
                 by_name = sorted(parts.by_name().items())
                 found.update((name, column_statistics(each, asked["colNames"])) for name, each in by_name)
         return {name: columns for name, columns in found.items() if columns}
+
+    def delete_column_statistics(
+        self, database: str, table: str, partition_names: Sequence[str] | None, column: str
+    ) -> None:
+        """Delete recorded statistics. See :meth:`MetastoreClient.delete_column_statistics`."""
+        self.get_table(database, table)
+        if not self.capabilities().deletes_column_statistics:
+            raise UnsupportedByServerError(_NO_DELETION)
+        of_table = (database.lower(), table.lower())
+        names = [()] if partition_names is None else [(name,) for name in sorted(set(partition_names))]
+        call = f"delete_{'table' if partition_names is None else 'partition'}_column_statistics"
+        for name in names:
+            with contextlib.suppress(NoSuchObjectError):
+                self._call(call, *of_table, *name, column.lower(), _ENGINE, repeat=True)
 
     def _alter_raw_table(self, raw: Any, writer: Mapping[str, Any], **properties: str) -> None:
         """Store a table as given. ``writer`` holds the write id and the valid write ids, or nothing.

@@ -11,9 +11,9 @@ from typing import Any
 from metastore_client.capabilities import Capabilities
 from metastore_client.errors import UnsupportedByServerError
 from metastore_client.model import CompactionEnd, CompactionInfo, CompactionJob, CompactionType
-from metastore_client.testing.memory_tables import Resource, Written
 from metastore_client.testing.memory_transactions import MemoryTransactions
 from metastore_client.testing.server_calls import HIVE_2_3, TXN_TIMEOUT_SECONDS_DEFAULT, server_call
+from metastore_client.testing.written_resources import Resource, Written
 
 __all__ = ["InMemoryMetastore"]
 

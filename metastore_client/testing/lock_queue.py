@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from metastore_client.capabilities import Capabilities
 from metastore_client.model import LockComponent, LockInfo, LockRequest, LockResponse, LockState, LockType
-from metastore_client.testing.memory_tables import Resource
+from metastore_client.testing.written_resources import Resource
 
 __all__ = ["Lock", "LockQueue"]
 

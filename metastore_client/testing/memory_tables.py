@@ -1,7 +1,4 @@
-"""Databases, tables, partitions and statistics of the in-memory metastore.
-
-The writes of a transaction are recorded as a server records them: tables, partitions and operations.
-"""
+"""Databases, tables, partitions and statistics of the in-memory metastore."""
 
 from __future__ import annotations
 
@@ -9,13 +6,12 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from metastore_client.capabilities import Capabilities
 from metastore_client.errors import (
     AlreadyExistsError,
     InvalidRequestError,
-    MetastoreError,
     NoSuchObjectError,
     UnsupportedByServerError,
 )
@@ -23,8 +19,6 @@ from metastore_client.model import (
     ColumnInfo,
     ColumnStatistics,
     ConstraintInfo,
-    DataOperationType,
-    LockComponent,
     PartitionInfo,
     TableInfo,
 )
@@ -32,7 +26,7 @@ from metastore_client.partition_name import check_name, make_partition_name
 from metastore_client.testing.server_calls import ServerCalls, server_call
 from metastore_client.valid_ids import CountRows, ValidWriteIdList, accurate_row_count, with_row_count
 
-__all__ = ["OPERATION_LETTERS", "MemoryTables", "Resource", "Written", "recorded", "resource_of"]
+__all__ = ["MemoryTables"]
 
 
 @dataclass
@@ -298,6 +292,27 @@ class MemoryTables(ServerCalls):
         }
         return {name: statistics for name, statistics in found.items() if statistics}
 
+    @server_call
+    def delete_column_statistics(
+        self, database: str, table: str, partition_names: Sequence[str] | None, column: str
+    ) -> None:
+        """Delete recorded statistics. See :meth:`MetastoreClient.delete_column_statistics`."""
+        recorded = self._table(database, table).column_statistics
+        if not self.capabilities().deletes_column_statistics:
+            raise UnsupportedByServerError("statistics of ACID tables cannot be deleted")
+        for name in [""] if partition_names is None else partition_names:
+            recorded[name] = tuple(e for e in recorded.get(name, ()) if e.column != column.lower())
+
+    @server_call
+    def drop_partition(self, database: str, table: str, partition_name: str) -> None:
+        """Drop a partition with its files. See :meth:`MetastoreClient.drop_partition`."""
+        stored = self._table(database, table)
+        if partition_name not in stored.partitions:
+            raise NoSuchObjectError(f"{stored.info.full_name} has no partition {partition_name}")
+        location = stored.partitions.pop(partition_name).location
+        if self._warehouse is not None:
+            shutil.rmtree(_local_path(location), ignore_errors=True)
+
     def set_column_statistics(
         self, database: str, table: str, partition: str | None, statistics: Sequence[ColumnStatistics]
     ) -> None:
@@ -379,71 +394,3 @@ def _checked_partition_name(table: TableInfo, keys: Sequence[str], values: Seque
 
 def _local_path(location: str) -> Path:
     return Path("/" + location.removeprefix("file:").lstrip("/"))
-
-
-OPERATION_LETTERS = {
-    DataOperationType.SELECT: "s",
-    DataOperationType.INSERT: "i",
-    DataOperationType.UPDATE: "u",
-    DataOperationType.DELETE: "d",
-}
-
-
-class Resource(NamedTuple):
-    """The resource of a component: a table, or one partition of it."""
-
-    database: str
-    table: str | None
-    partition: str | None
-
-    def overlaps(self, other: Resource) -> bool:
-        """Return True if both may touch the same rows.
-
-        An unnamed table or partition stands for all of them.
-        """
-        return (
-            self.database == other.database
-            and (self.table is None or other.table is None or self.table == other.table)
-            and (self.partition is None or other.partition is None or self.partition == other.partition)
-        )
-
-    def __str__(self) -> str:
-        return "/".join(filter(None, self))
-
-
-class Written(NamedTuple):
-    """A recorded component: the resource that a transaction writes, and the operation (one letter).
-
-    ``is_placeholder`` is true if it stands for partitions that are not registered yet.
-    """
-
-    resource: Resource
-    operation: str
-    is_placeholder: bool = False
-
-
-def resource_of(component: LockComponent) -> Resource:
-    """Return the resource that a lock component names.
-
-    Raises:
-        InvalidRequestError: If the partition name is invalid.
-    """
-    if component.partition is not None:
-        check_name(component.partition, f"{component.database}.{component.table}")
-    table = None if component.table is None else component.table.lower()
-    return Resource(component.database.lower(), table, component.partition)
-
-
-def recorded(component: LockComponent, capabilities: Capabilities) -> Written | None:
-    """Return what the server records for a lock component, for the conflict check and the compactor.
-
-    4.x also records writes to partitions that are not known yet.
-    """
-    if not component.is_transactional or component.operation is DataOperationType.SELECT:
-        return None
-    if component.operation not in OPERATION_LETTERS:
-        raise MetastoreError(f"unexpected operation {component.operation.name} in a lock request")
-    written = Written(resource_of(component), OPERATION_LETTERS[component.operation])
-    if component.is_dynamic_partition_write:
-        return written._replace(is_placeholder=True) if capabilities.has_exclusive_write_lock else None
-    return written

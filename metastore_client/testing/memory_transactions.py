@@ -31,15 +31,15 @@ from metastore_client.model import (
 )
 from metastore_client.partition_name import check_name
 from metastore_client.testing.lock_queue import LockQueue
-from metastore_client.testing.memory_tables import (
+from metastore_client.testing.memory_tables import MemoryTables
+from metastore_client.testing.server_calls import server_call
+from metastore_client.testing.written_resources import (
     OPERATION_LETTERS,
-    MemoryTables,
     Resource,
     Written,
     recorded,
     resource_of,
 )
-from metastore_client.testing.server_calls import server_call
 from metastore_client.valid_ids import NO_OPEN_ID, ValidTxnList, ValidWriteIdList
 
 __all__ = ["MemoryTransactions"]

@@ -224,7 +224,9 @@ def _done(
         try:
             job, work = _planned(metastore, job, snapshot, threads, options, up_to)
             if not work.is_needed:
-                metastore.compaction_ended(job, CompactionEnd.REFUSED, "there is nothing to compact")
+                # As Hive's worker does: without new files, the cleaner still removes those of aborted ids.
+                end = CompactionEnd.DONE if work.has_unread else CompactionEnd.REFUSED
+                metastore.compaction_ended(job, end, "there is nothing to compact")
                 snapshot.commit()
                 return CompactedDirectory(name, partition, kind, None)
             files = work.publish()

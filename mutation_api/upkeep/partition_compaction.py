@@ -46,6 +46,7 @@ from mutation_api.table.acid_table import AcidTable, WriterOptions
 from mutation_api.transaction.committer import V2_MARK
 from mutation_api.transaction.manifest import staging_directory
 from mutation_api.transaction.snapshot import Snapshot
+from mutation_api.transaction.staging import children_of
 from mutation_api.upkeep.compacted_files import (
     CompactedFile,
     FilePlan,
@@ -188,6 +189,14 @@ class PartitionCompaction:
         has_plain_files = any(file.kind is EventFileKind.ORIGINAL for file in self.files)
         has_plain_files &= self.view.table.version.has_row_ids
         return has_plain_files or len({file.location.parent for file in self.files}) > 1
+
+    @property
+    def has_unread(self) -> bool:
+        """True if there are directories of events that the snapshot does not read."""
+        read = {file.location.parent for file in self.files}
+        location, version = self.view.locations[self.partition], self.view.table.version
+        entries = [each for each in children_of(storage_at(location), location) if each.is_directory]
+        return len(read) < sum(parse_directory_name(each.name, version) is not None for each in entries)
 
     @property
     def byte_count(self) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -409,6 +410,44 @@ def test_columns_without_statistics(
     assert metastore.get_column_statistics(database, "flat", None, ["ID"]) == {}
     with pytest.raises(NoSuchObjectError):
         metastore.get_column_statistics(database, "missing", None, ["id"])
+
+
+def test_deleting_statistics_that_do_not_exist(
+    metastore: MetastoreClient, database: str, make_table: MakeTable
+) -> None:
+    """They are skipped; a missing table is an error, and so is any deletion on Hive 4.
+
+    What Hive recorded is deleted in tests/integration.
+    """
+    make_table("t", "ds")
+    make_table("flat")
+    metastore.add_partitions(database, "t", [("a",)])
+    if not metastore.capabilities().deletes_column_statistics:
+        with pytest.raises(UnsupportedByServerError):
+            metastore.delete_column_statistics(database, "flat", None, "id")
+        return
+    metastore.delete_column_statistics(database, "T", ["ds=a", "ds=b"], "ID")
+    metastore.delete_column_statistics(database, "flat", None, "id")
+    with pytest.raises(NoSuchObjectError):
+        metastore.delete_column_statistics(database, "missing", None, "id")
+
+
+def test_a_partition_is_dropped_with_its_files(
+    metastore: MetastoreClient, database: str, make_table: MakeTable
+) -> None:
+    """The other partitions stay; a missing one is an error."""
+    make_table("t", "ds")
+    metastore.add_partitions(database, "t", [("a b",), ("c",)])
+    dropped, kept = metastore.get_partitions_by_names(database, "t", ["ds=a b", "ds=c"])
+    metastore.drop_partition(database, "T", "ds=a b")
+    assert metastore.get_partition_names(database, "t") == ["ds=c"]
+    assert not Path(dropped.location.removeprefix("file:")).exists()
+    is_in_memory = isinstance(metastore, InMemoryMetastore)
+    assert is_in_memory or Path(kept.location.removeprefix("file:")).exists()
+    with pytest.raises(NoSuchObjectError):
+        metastore.drop_partition(database, "t", "ds=a b")
+    with pytest.raises(NoSuchObjectError):
+        metastore.drop_partition(database, "missing", "ds=c")
 
 
 def test_parameters_of_a_table_are_set_and_removed(

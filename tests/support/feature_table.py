@@ -77,6 +77,7 @@ TABLES = (
     "requesting compactions and waiting for them",
     "compactions by this library",
     "compactions by this library without the queue",
+    "erasure with a search of all files",
     "metastore behind TLS",
     "metastore behind HTTPS",
     "metastore with user and password",

@@ -42,6 +42,7 @@ PAGES: Mapping[str, RunBy] = {
             "tests/integration/upkeep/test_unqueued_compactions.py::test_the_command_of_the_page",
         )
     ),
+    "docs/erasure.md": RunBy(("tests/integration/erasures/test_erasure.py::test_the_programs_of_the_page",)),
     "docs/cookbook.md": RunBy(
         ("tests/unit/test_cookbook.py::test_the_recipes_run_and_print_what_the_page_shows",)
     ),
