@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from metastore_client.client import MetastoreClient
 from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT
 from mutation_api.transaction.clock import Clock
-from mutation_api.upkeep.create_acid_table import under_exclusive_lock
+from mutation_api.transaction.exclusive_lock import under_exclusive_lock
 from mutation_api.upkeep.erasure.obstacles import Obstacle
 from mutation_api.upkeep.erasure.table_search import TableSearch
 from mutation_api.upkeep.transaction_files import files_below
