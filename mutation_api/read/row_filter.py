@@ -184,6 +184,11 @@ class InPartition:
         """The data columns that the condition reads."""
         return tuple(name for name in self.where.columns if name not in self.constants)
 
+    @property
+    def is_read_first(self) -> bool:
+        """True: conditions often choose few rows."""
+        return True
+
     def find(self, arrays: Sequence[pa.Array]) -> NDArray[np.int64]:
         """Return the indices of rows, ascending: at least of those that meet the condition."""
         count = len(arrays[0])

@@ -171,15 +171,21 @@ def _read_acid(
     in_file = names_in_file([f.name for f in source.schema.field(ROW).type], wanted)
     columns = FileColumns(source, file, wanted, in_file, stored[ROW])
     canonical = {name: field for field, name in stored.items()}
-    names = [*(stored[name] for name in _KEY_FIELDS), *columns.early_names]
+    names, early = [stored[name] for name in _KEY_FIELDS], columns.early_names
+    is_read_first = drops_rows and wanted.only is not None and wanted.only.is_read_first and bool(early)
     without = columns.stripes_without_keys() if drops_rows else frozenset()
     for index in range(source.stripe_count):
         if index in without:
             continue
-        batch = source.read_stripe(index, names)
+        stripe = None
+        if is_read_first:
+            stripe = _Stripe(columns, index, source.read_stripe(index, early))
+            if not len(stripe.chosen):
+                continue
+        batch = source.read_stripe(index, names if is_read_first else [*names, *early])
         if batch.num_rows:
             fields = batch.rename_columns([canonical[name] for name in batch.schema.names])
-            yield _event_keys(fields, file), _Stripe(columns, index, batch)
+            yield _event_keys(fields, file), stripe or _Stripe(columns, index, batch)
 
 
 def _read_plain(
@@ -219,19 +225,29 @@ class _Stripe:
     index: int
     batch: pa.RecordBatch
 
+    @functools.cached_property
+    def _early(self) -> dict[str, pa.Array]:
+        return self.columns.read(self.columns.early, self.batch)
+
+    @functools.cached_property
+    def chosen(self) -> NDArray[np.int64]:
+        """The positions of the rows that ``wanted.only`` chooses."""
+        wanted = self.columns.wanted
+        assert wanted.only is not None
+        if wanted.placement is not None:
+            wanted.placement.check(self._early, str(self.columns.file.location))
+        return wanted.only.find(list(self._early.values()))
+
     def chunk(self, keys: EventKeys, *, drops_rows: bool) -> EventChunk:
         """Return the stripe's events, without rows that were not requested if these may be dropped."""
-        wanted = self.columns.wanted
-        early = self.columns.read(self.columns.early, self.batch)
+        wanted, early = self.columns.wanted, self._early
         if wanted.sought is not None and drops_rows:
             positions = np.flatnonzero(~is_remaining(keys, wanted.sought, ValidTxnList.everything()))
         elif wanted.only is None:
             self.columns.check_texts(early)
             return EventChunk(keys, early)
         else:
-            if wanted.placement is not None:
-                wanted.placement.check(early, str(self.columns.file.location))
-            positions = wanted.only.find(list(early.values()))
+            positions = self.chosen
         given = {c.name: early[c.name] for c in wanted.columns if c.name in early}
         late = LateColumns(functools.partial(self.columns.read_late, self.index, positions, len(keys)))
         if drops_rows:

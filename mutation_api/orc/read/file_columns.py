@@ -45,6 +45,11 @@ class RowChoice(Protocol):
         """The names of these columns, which are data columns of the table."""
         ...
 
+    @property
+    def is_read_first(self) -> bool:
+        """True if nothing else is read of a stripe without a chosen row, at the price of one more request."""
+        ...
+
     def find(self, arrays: Sequence[pa.Array]) -> NDArray[np.int64]:
         """Return the indices of the chosen rows, ascending, given the values of each column.
 

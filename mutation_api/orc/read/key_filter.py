@@ -87,6 +87,11 @@ class KeyFilter:
         """The names of the key columns."""
         return tuple(self.keys.column_names)
 
+    @property
+    def is_read_first(self) -> bool:
+        """False: the keys of a merge mostly lie in all stripes."""
+        return False
+
     def find(self, arrays: Sequence[pa.Array]) -> NDArray[np.int64]:
         """Return the indices of the selected rows: int64, ascending.
 
