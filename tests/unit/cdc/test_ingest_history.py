@@ -327,3 +327,25 @@ def test_rows_of_partitions_and_tables_of_inserts_only(here: Warehouse) -> None:
     found = here.read(name, "id", "msg", "last")
     assert found == in_order([(1, "a", False), (1, "b", False), (1, None, False), (2, "c", True)])
     assert len(here.read(listed)) == 4
+
+
+def test_versions_that_are_ended_by_hand(here: Warehouse) -> None:
+    """As after a TRUNCATE, which the log does not list row by row: the next changes begin new versions."""
+    mapping = HistoryMapping("orders", HISTORY, current="is_last")
+    here.ingest(LOG, mapping)
+    with connect(here.metastore) as hive:
+        ended = {"valid_to": "timestamp_ntz '1970-01-01 00:00:50'", "is_last": "false"}
+        assert hive.table(HISTORY).update(set=ended, where="valid_to IS NULL").total.updated == 1
+    log = [*LOG, *log_of("6 60 insert 2 d\n7 70 update 2 e\n8 80 insert 1 f")]
+    for end in (6, 8):
+        here.ingest([each for each in log if each.seqno <= end], mapping)
+    here.ingest(log[5:], mapping, source={"source_id": "list:again"})
+    found = here.read(HISTORY, "id", "msg", "valid_from", "valid_to")
+    assert [each for each in found if each[0] == 2 and each[1]] == in_order(
+        [
+            (2, "c", moment(40), moment(50)),
+            (2, "d", moment(60), moment(70)),
+            (2, "e", moment(70), None),
+        ]
+    )
+    assert [each[1] for each in found if each[0] == 1] == ["a", "b", "f", None]
