@@ -113,7 +113,7 @@ class KeptChanges:
             found = cls(
                 source_id, table.full_name, columns, OPERATION, times, mapping.position.lower(), own, rules
             )
-        if times is not None and CHANGED_AT not in names:
+        if times is not None and found.sequence is None and CHANGED_AT not in names:
             raise ConfigurationError(
                 f"source {source_id} does not give the time at which a row was changed, which "
                 f"{table.full_name} needs. Nothing was written. A history can be ordered by positions in the "
@@ -143,23 +143,25 @@ class KeptChanges:
             yield self.rows(batch.rename_columns([name.lower() for name in batch.schema.names]))
 
     def _points(self, operations: pa.RecordBatch) -> pa.Array:
-        times = operations.column(CHANGED_AT)
-        if self.sequence is not None:
-            own = operations.column(self.sequence)
-            is_delete = pc.equal(operations.column(OPERATION), DELETE)
-            if pc.any(is_delete).as_py() and not pa.types.is_timestamp(own.type):
+        is_delete = pc.equal(operations.column(OPERATION), DELETE)
+        is_ignored = self.rules is not None and self.rules.deletes == "ignore"
+        points = operations.column(self.sequence or CHANGED_AT)
+        if self.sequence is not None and not is_ignored and pc.any(is_delete).as_py():
+            if CHANGED_AT not in operations.schema.names or not pa.types.is_timestamp(points.type):
                 raise RecordValueError(
                     f"table {self.target}: source {self.source_id} deletes rows. A delete has no value in "
-                    f"{self.sequence}, and its time cannot be compared with {own.type} values. Nothing was "
-                    f"written. Order the history by {CHANGED_AT}, or ignore deletes"
+                    f"{self.sequence}, and the source does not give its time, or the time cannot be compared "
+                    f"with {points.type} values. Nothing was written. Ignore deletes, or order the history "
+                    f"by {CHANGED_AT} or {POSITION}"
                 )
-            times = pc.if_else(is_delete, times.cast(own.type), own) if pc.any(is_delete).as_py() else own
-        if times.null_count:
-            row = pc.index(times.is_null(), True).as_py()
+            points = pc.if_else(is_delete, operations.column(CHANGED_AT).cast(points.type), points)
+        missing = pc.and_(points.is_null(), pc.invert(is_delete)) if is_ignored else points.is_null()
+        row = pc.index(missing, True).as_py()
+        if row >= 0:
             at = position_texts(plain_array(operations.column(POSITION)).slice(row, 1))[0]
             raise RecordValueError(
                 f"table {self.target}: source {self.source_id}: the operation at position {at} has no "
                 f"{'time' if self.sequence is None else self.sequence}, so its point of the history is not "
                 "known. Nothing was written"
             )
-        return times
+        return points

@@ -116,13 +116,14 @@ class _SparkLog:
     @contextmanager
     def reduced(self, *, what: str, strict: bool, is_kept: bool = False) -> Iterator[_SparkReduced]:
         check_operation_columns(self.table, self.operations.columns)
-        if is_kept:  # they are read again for each target
+        persists = is_kept and not self.operations.is_cached  # they are read again for each target
+        if persists:
             self.operations.persist()
         try:
             with self._reduced(what, strict=strict) as reduced:
                 yield reduced
         finally:
-            if is_kept:
+            if persists:
                 self.operations.unpersist()
 
     def add_history(

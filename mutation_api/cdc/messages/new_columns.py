@@ -9,7 +9,7 @@ another one, is not added: the run then refuses the messages.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -110,22 +110,25 @@ class SchemaPlaces:
             known[part] = span
 
     def all_before(self, one: Collection[str], other: Collection[str], order: Order) -> bool:
-        """Return True if all messages with schemas of ``one`` come before all those with ``other``."""
-        parts = {part for schema in self.spans for part in self.spans[schema]}
-        for group in [{part} for part in parts] if order.is_partitioned else [parts]:
-            lasts = [at for schema in one for part in group if (at := self._at(schema, part, order, 1))]
-            firsts = [at for schema in other for part in group if (at := self._at(schema, part, order, 0))]
-            if lasts and firsts and max(lasts) >= min(firsts):
-                return False
-        return True
+        """Return True if all messages with schemas of ``one`` come before all those with ``other``.
 
-    def _at(self, schema: str, part: int, order: Order, end: int) -> _Key | None:
-        span = self.spans[schema].get(part)
-        if span is None:
-            return None
-        if order.by is PositionSource.MESSAGE and not order.is_partitioned:
-            return (span.first_log, span.last_log)[end]
-        return (span.first_line, span.last_line)[end]
+        In different partitions the positions in the source's log decide, if all messages have them.
+        """
+        lasts = [span for schema in one for span in self.spans[schema].values()]
+        firsts = [span for schema in other for span in self.spans[schema].values()]
+        if order.by is PositionSource.MESSAGE or all(span.first_log for span in (*lasts, *firsts)):
+            by_log = _is_before([each.last_log for each in lasts], [each.first_log for each in firsts])
+            if not by_log or (order.by is PositionSource.MESSAGE and not order.is_partitioned):
+                return by_log
+        if not order.is_partitioned:
+            return _is_before([each.last_line for each in lasts], [each.first_line for each in firsts])
+        return all(
+            _is_before(
+                [self.spans[schema][part].last_line for schema in one if part in self.spans[schema]],
+                [self.spans[schema][part].first_line for schema in other if part in self.spans[schema]],
+            )
+            for part in {part for spans in self.spans.values() for part in spans}
+        )
 
     def after(self, order: Order, position: _Key) -> list[str]:
         """Return the schemas with messages after a position; all, if () or if the log has only new ones."""
@@ -139,6 +142,10 @@ class SchemaPlaces:
         return sorted(
             schema for schema, parts in self.spans.items() if max(map(last, parts.values())) > position
         )
+
+
+def _is_before(lasts: Sequence[_Key], firsts: Sequence[_Key]) -> bool:
+    return not (lasts and firsts) or max(lasts) < min(firsts)
 
 
 def added_later(places: SchemaPlaces, order: Order) -> set[str]:

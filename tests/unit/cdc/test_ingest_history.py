@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import random
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,11 +15,17 @@ from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api import LocalOptions, connect
 from mutation_api.cdc import (
+    HEADER_DEFAULT,
     POSITION,
+    CanalSource,
     ChangesMapping,
+    DebeziumSource,
+    HeaderField,
     HistoryMapping,
     IngestReport,
+    MaxwellSource,
     TableMapping,
+    TungstenSource,
     ingest,
 )
 from mutation_api.errors import (
@@ -29,6 +36,7 @@ from mutation_api.errors import (
     SourcePositionError,
 )
 from mutation_api.upkeep.create_acid_table import create_acid_table
+from tests.cdc_writers.tungsten import staging_record
 from tests.integration.ingests.mortal import Died, Mortal, bury
 from tests.support.change_source import Entry, ListSource, moment
 from tests.support.history_model import Change, Version, current_rows, versions
@@ -212,6 +220,14 @@ def test_a_column_of_the_rows_gives_the_points(here: Warehouse) -> None:
             ("c", moment(200), None),
         ]
     )
+    ignoring = "default.ignoring"
+    here.create(ignoring, {"id": "bigint", "msg": "string", **INTERVAL, "since": "timestamp"})
+    mapping = HistoryMapping("orders", ignoring, sequence="since", deletes="ignore")
+    here.ingest(log, mapping, source={"source_id": "list:c", "has_times": False})
+    assert here.read(ignoring, "msg", "valid_to") == [("a", moment(100)), ("b", None), ("c", None)]
+    closing = HistoryMapping("orders", ignoring, sequence="since")
+    with pytest.raises(RecordValueError, match=r"deletes rows\. A delete has no value in since"):
+        here.ingest(log, closing, source={"source_id": "list:d", "has_times": False})
     with pytest.raises(ConfigurationError, match="have no column 'until' for the points of a history"):
         here.ingest(log, HistoryMapping("orders", name, sequence="until"), source={"source_id": "list:b"})
 
@@ -327,3 +343,80 @@ def test_rows_of_partitions_and_tables_of_inserts_only(here: Warehouse) -> None:
     found = here.read(name, "id", "msg", "last")
     assert found == in_order([(1, "a", False), (1, "b", False), (1, None, False), (2, "c", True)])
     assert len(here.read(listed)) == 4
+
+
+def test_versions_that_are_ended_by_hand(here: Warehouse) -> None:
+    """As after a TRUNCATE, which the log does not list row by row: the next changes begin new versions."""
+    mapping = HistoryMapping("orders", HISTORY, current="is_last")
+    here.ingest(LOG, mapping)
+    with connect(here.metastore) as hive:
+        ended = {"valid_to": "timestamp_ntz '1970-01-01 00:00:50'", "is_last": "false"}
+        assert hive.table(HISTORY).update(set=ended, where="valid_to IS NULL").total.updated == 1
+    log = [*LOG, *log_of("6 60 insert 2 d\n7 70 update 2 e\n8 80 insert 1 f")]
+    for end in (6, 8):
+        here.ingest([each for each in log if each.seqno <= end], mapping)
+    here.ingest(log[5:], mapping, source={"source_id": "list:again"})
+    found = here.read(HISTORY, "id", "msg", "valid_from", "valid_to")
+    assert [each for each in found if each[0] == 2 and each[1]] == in_order(
+        [
+            (2, "c", moment(40), moment(50)),
+            (2, "d", moment(60), moment(70)),
+            (2, "e", moment(70), None),
+        ]
+    )
+    assert [each[1] for each in found if each[0] == 1] == ["a", "b", "f", None]
+
+
+DEBEZIUM = {"db": "shop", "table": "orders", "file": "bin.1", "pos": 4, "row": 0, "ts_ms": 1700000001000}
+MAXWELL = {"database": "shop", "table": "orders", "type": "insert", "position": "bin.1:4", "xoffset": 0}
+CANAL = {"id": 1, "database": "shop", "table": "orders", "type": "INSERT", "isDdl": False, "old": None}
+SECOND = moment(1700000001)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message", "expected"),
+    [
+        (DebeziumSource, {"op": "c", "before": None, "source": DEBEZIUM}, SECOND),
+        (DebeziumSource, {"op": "c", "source": {**DEBEZIUM, "ts_us": 1700000001000000}}, SECOND),
+        (MaxwellSource, {**MAXWELL, "ts": 1700000001}, SECOND),
+        (CanalSource, {**CANAL, "es": 1700000001000, "ts": 1}, SECOND),
+        (MaxwellSource, MAXWELL, None),
+    ],
+    ids=range(5),
+)
+def test_the_times_of_messages(
+    here: Warehouse, tmp_path: Path, kind: Any, message: dict[str, Any], expected: Any
+) -> None:
+    """Each tool has its own field; a message without it is refused."""
+    row = {"id": 1, "msg": "a"}
+    rows = {"after": row} if "op" in message else {"data": row if kind is MaxwellSource else [row]}
+    (tmp_path / "log").mkdir()
+    text = json.dumps({**message, **rows})
+    (tmp_path / "log" / "messages-1.json").write_text(f"{text}\n", encoding="utf-8")
+    mapping = HistoryMapping("shop.orders", HISTORY, ("id",), current="is_last")
+    source, engine = kind(tmp_path / "log", "shop"), here.engine
+    if expected is None:
+        with pytest.raises(RecordValueError, match="has no time, so its point"):
+            ingest(here.metastore, [mapping], source, **engine)
+        return
+    ingest(here.metastore, [mapping], source, **engine)
+    assert here.read(HISTORY, "msg", "valid_from") == [("a", expected)]
+
+
+def test_the_times_of_staging_files(here: Warehouse, tmp_path: Path) -> None:
+    """The commit timestamp, if the records have one; an update is a delete and an insert at one point."""
+    folder = tmp_path / "staging" / "alpha" / "shop" / "orders"
+    folder.mkdir(parents=True)
+    at = "2023-11-14 22:13:21.000"
+    fields = [("I", "1", "a"), ("D", "2", "a"), ("I", "2", "b")]
+    records = [[operation, seqno, "1", at, "1", "1", text] for operation, seqno, text in fields]
+    (folder / "orders-1.csv").write_text("".join(map(staging_record, records)), encoding="utf-8")
+    mapping = HistoryMapping("shop.orders", HISTORY, ("id",), current="is_last")
+    ingest(here.metastore, [mapping], TungstenSource(tmp_path / "staging", "alpha"), **here.engine)
+    assert here.read(HISTORY, "msg", "valid_from", "valid_to") == [("b", SECOND, None)]
+    header = tuple(each for each in HEADER_DEFAULT if each is not HeaderField.COMMIT_TIMESTAMP)
+    shorter = "".join(staging_record([*each[:3], *each[4:]]) for each in records)
+    (folder / "orders-1.csv").write_text(shorter, encoding="utf-8")
+    without = TungstenSource(tmp_path / "staging", "alpha", header=header)
+    with pytest.raises(ConfigurationError, match="tungsten:alpha does not give the time"):
+        ingest(here.metastore, [mapping], without, watermark_table="default.others", **here.engine)

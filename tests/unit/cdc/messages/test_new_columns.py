@@ -24,7 +24,9 @@ from mutation_api.cdc import (
     TableMapping,
     ingest,
 )
-from mutation_api.cdc.messages.new_columns import hive_type_of
+from mutation_api.cdc.messages.events import Event, LoggedEvent, Place
+from mutation_api.cdc.messages.new_columns import SchemaPlaces, added_later, hive_type_of
+from mutation_api.cdc.messages.order import Order
 from mutation_api.errors import ConfigurationError, MutationError, RecordLayoutError
 from mutation_api.upkeep.create_acid_table import create_acid_table
 
@@ -226,3 +228,25 @@ def test_decimals_without_digits() -> None:
     without: Any = {**PRICE, "parameters": {"scale": "2"}}
     with pytest.raises(MutationError, match="does not have the number of digits"):
         hive_type_of("t", without)
+
+
+@pytest.mark.parametrize(
+    ("messages", "is_added"),
+    [
+        ([("old", 0, 1, None), ("new", 0, 2, None), ("new", 1, 1, None)], True),
+        ([("old", 0, 1, None), ("new", 0, 2, None), ("new", 1, 1, None), ("old", 1, 2, None)], False),
+        ([("new", 0, 1, None), ("old", 1, 9, None)], True),
+        ([("new", 0, 1, (1, 4, 0)), ("old", 1, 9, (1, 8, 0))], False),
+        ([("old", 0, 1, (1, 4, 0)), ("new", 1, 1, (1, 8, 0))], True),
+    ],
+    ids=range(5),
+)
+def test_the_order_of_schemas_in_partitions(messages: Any, is_added: bool) -> None:
+    """In one partition by offsets, in several by positions in the log too, if all messages have one."""
+    fields = {"old": OLD, "new": [*OLD, added("n", "int32")]}
+    places = SchemaPlaces()
+    for name, part, offset, log in messages:
+        event = Event("row", op="insert", log_position=log, schema=json.dumps({"fields": fields[name]}))
+        places.add(LoggedEvent(Place(part, offset), event), part)
+    order = Order(PositionSource.LINE, "", is_partitioned=True)
+    assert added_later(places, order) == ({"n"} if is_added else set())
