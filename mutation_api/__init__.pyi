@@ -53,6 +53,7 @@ from .hive.change_feed import ChangedTransaction as ChangedTransaction
 from .hive.change_feed import ChangeFeed as ChangeFeed
 from .hive.connect import connect as connect
 from .hive.connection import Hive as Hive
+from .hive.erasure import erase as erase
 from .hive.hive_table import HiveTable as HiveTable
 from .hive.hive_table import SnapshotTable as SnapshotTable
 from .hive.hive_transaction import HiveSnapshot as HiveSnapshot

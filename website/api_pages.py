@@ -215,9 +215,9 @@ PAGES = (
         "Upkeep",
         "Create and alter tables, watch them, and repair them. [Change the columns of a "
         "table](../../guides/alter-table.md), [Watch and repair](../../operations.md) and "
-        "[Replication](../../replication.md) are the guides.",
+        "[Replication](../../replication.md) are the guides; [Erasure](../../erasure.md) explains `erase`.",
         {
-            "mutation_api": ("create_acid_table create_table list_staged"),
+            "mutation_api": ("create_acid_table create_table list_staged erase"),
             "mutation_api.upkeep": (
                 "alter_acid_table AlteredTable= added_columns "
                 "compact_table CompactReport= CompactedPartition= CompactionThreshold compact_next "
@@ -226,13 +226,15 @@ PAGES = (
                 "VerifyReport= Finding= Severity= VerifyProgress= table_history TableHistory= "
                 "HistoryEntry= EventCounts= explain_transaction TransactionExplanation= sweep SweptTable= "
                 "SweptSize= abort_transactions replication_of ReplicationReport= ReplicatedTable= "
-                "ReplicationRole= ReplicationRule="
+                "ReplicationRole= ReplicationRule= ErasureReport= ErasedTable= Obstacle= "
+                "is_erasure_signed_by"
             ),
         },
         {
             "mutation_api.upkeep": (
                 "verify.verify.Progress verify.finding.Rule= verify.finding.IdState "
-                "history.RewrittenDirectory= explain.HeldUp= explain.TransactionTable="
+                "history.RewrittenDirectory= explain.HeldUp= explain.TransactionTable= "
+                "erasure.table_search.TableSearch="
             ),
             "mutation_api.transaction": "manifest_checks.StagedOutput= staging.Abandoned=",
         },

@@ -38,6 +38,7 @@ SUBCOMMANDS = {
     "delete": "delete rows by a condition",
     "doctor": "show the server's release, and which tables can be changed",
     "diff": "compare a table with a file, another table or its own past, and save the changes",
+    "erase": "erase the rows of keys from tables, and prove that no file holds the keys any more",
     "explain": "explain the state of a transaction, its locks and files, and what to do next",
     "history": "show the history of a table, one write id per line",
     "ingest": "apply the operations of a change source to tables, exactly once",

@@ -14,6 +14,10 @@ from .delta_sizes import delta_sizes as delta_sizes
 from .doctor import DoctorReport as DoctorReport
 from .doctor import TableReport as TableReport
 from .doctor import doctor as doctor
+from .erasure.obstacles import Obstacle as Obstacle
+from .erasure.report import ErasedTable as ErasedTable
+from .erasure.report import ErasureReport as ErasureReport
+from .erasure.report import is_erasure_signed_by as is_erasure_signed_by
 from .explain import TransactionExplanation as TransactionExplanation
 from .explain import explain_transaction as explain_transaction
 from .history import EventCounts as EventCounts

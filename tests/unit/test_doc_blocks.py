@@ -39,6 +39,7 @@ PAGES: Mapping[str, RunBy] = {
     "docs/compaction.md": RunBy(
         ("tests/integration/upkeep/test_compactor.py::test_the_commands_of_the_page",)
     ),
+    "docs/erasure.md": RunBy(("tests/integration/erasures/test_erasure.py::test_the_programs_of_the_page",)),
     "docs/cookbook.md": RunBy(
         ("tests/unit/test_cookbook.py::test_the_recipes_run_and_print_what_the_page_shows",)
     ),

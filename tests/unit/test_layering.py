@@ -12,7 +12,12 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
-OPEN_TO_ALL = {"metastore_client.model", "metastore_client.valid_ids", "mutation_api.errors"}
+OPEN_TO_ALL = {
+    "metastore_client.model",
+    "metastore_client.valid_ids",
+    "mutation_api._version",
+    "mutation_api.errors",
+}
 
 BELOW: dict[str, tuple[str, ...]] = {
     "metastore_client": (),
@@ -89,7 +94,7 @@ ALLOWED = {
     for room, names in BELOW.items()
 }
 
-ROOMS_AT_MOST, MODULES_AT_MOST = 13, 391
+ROOMS_AT_MOST, MODULES_AT_MOST = 13, 402
 """Directories of ``mutation_api``, and modules of both packages without generated ones."""
 
 LOCAL_PATHS_IN = ("mutation_api.cdc.source_url", "mutation_api.cdc.source")
