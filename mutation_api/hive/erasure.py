@@ -221,13 +221,14 @@ class _Run:
             state = self._delete(state)
             state = self._compact(state, searches)
             self._sweep()
-            is_late = not self._wait(searches)
+            self._wait(searches)
             searches = self._search()
             if all(search.is_free for search in searches.values()):
                 state, searches, found = self._finished(state, searches)
                 if found:
                     return self._report("unfinished", state, searches, found)
                 break
+            is_late = self.clock.now() >= self.deadline
             if is_late or self.failures or self._is_hopeless(searches):
                 return self._report("unfinished", state, searches, self._obstacles(searches))
         state = dataclasses.replace(state, step=Step.ERASED)
@@ -331,7 +332,8 @@ class _Run:
             self.progress(f"{where}: requested a major compaction")
         except (CompactionError, ReadError) as error:
             self.progress(f"{where}: not compacted: {error}")
-            self.failures[table, partition] = str(error)
+            if not self._is_queued(table, partition):  # another process was faster
+                self.failures[table, partition] = str(error)
             return False
         return True
 
@@ -348,16 +350,16 @@ class _Run:
                 for each in swept.removed:
                     self.progress(f"{name}: removed staged files: {each.location}")
 
-    def _wait(self, searches: Mapping[str, TableSearch]) -> bool:
-        """Wait until the files that hold a key are gone. Return False if the time is over."""
-        files = [f.location for search in searches.values() for f in search.left if f.is_compactable]
+    def _wait(self, searches: Mapping[str, TableSearch]) -> None:
+        """Wait until the files that hold a key are gone, a compaction has failed, or the time is over."""
+        files = [f.location for search in searches.values() for f in search.left if f.is_removable]
 
         def are_gone() -> bool:
             while files and storage_at(files[-1]).stat(files[-1]) is None:
                 files.pop()
             return not files or self._has_failed(searches)
 
-        return self._until(are_gone)
+        self._until(are_gone)
 
     def _has_failed(self, searches: Mapping[str, TableSearch]) -> bool:
         """Return True if a compaction has failed, so that waiting for the cleaner is in vain."""
@@ -381,7 +383,7 @@ class _Run:
     def _is_hopeless(self, searches: Mapping[str, TableSearch]) -> bool:
         """Return True if only a person can remove what is left."""
         left = [file for search in searches.values() for file in search.left]
-        return not any(file.is_compactable or file.staged_by is not None for file in left)
+        return not any(file.is_removable for file in left)
 
     def _finished(
         self, state: ErasureState, searches: dict[str, TableSearch]

@@ -1,8 +1,8 @@
 """The report of an erasure, which can be archived, and its signature.
 
 The report contains no key. Keys are hashed with a random salt, which is part of the report. Its owner can
-check whether a given key was erased, and anybody who has it can try keys until one fits. Values of a sought partition
-column are left out of the names of directories.
+check whether a given key was erased, and anybody who has it can try keys until one fits. Values of a sought
+partition column are left out of the names of directories.
 
 The signature covers the report without the field ``signature``, as JSON with sorted keys, without blanks, in
 UTF-8. Its key is a private key for Ed25519 in PEM, or any other file of at least 16 bytes for HMAC-SHA256.

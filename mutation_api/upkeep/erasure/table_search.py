@@ -56,6 +56,11 @@ class FoundFile:
         """True if a compaction of the partition replaces the file, after which the server removes it."""
         return self.partition is not None and self.staged_by is None and not self.is_hidden
 
+    @property
+    def is_removable(self) -> bool:
+        """True if the server or a sweep removes the file, now or when a transaction has ended."""
+        return self.is_compactable or self.staged_by is not None
+
 
 @dataclass(frozen=True)
 class TableSearch:

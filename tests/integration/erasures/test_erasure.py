@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +14,7 @@ import pytest
 from judges.hive.hive_judges import HiveJudge
 from metastore_client.remote.thrift_client import open_client
 from mutation_api import connect
+from mutation_api.cli.main import main
 from mutation_api.hive import erasure
 from mutation_api.hive.erasure import erase
 from mutation_api.hive.hive_transaction import HiveTransaction
@@ -128,12 +131,31 @@ def test_killed_before_each_step(people: People, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.long
 @LINES
-def test_an_open_reader_is_named(people: People) -> None:
+def test_an_open_reader_is_named(people: People, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Until it ends, the erasure is not finished, and its report says who is in the way."""
     people.order("a", 10001, 10002)
     people.order("a", 10003)
+    keys = tmp_path / "people.csv"
+    keys.write_text("customer_id\n10001\n")
+    words = [
+        "erase",
+        "--metastore",
+        people.judge.uri,
+        "--keys",
+        str(keys),
+        "--wait",
+        "1",
+        "--json",
+        "--quiet",
+    ]
+    words += ["--map", f"{people.orders}:customer_id", "--report", str(tmp_path / "report.json")]
     with people.hive.snapshot(people.orders) as view, cleaning(people.judge, worker=True):
-        report = erase(people.metastore, [10001], {people.orders: "customer_id"}, wait_seconds=5)
+        assert main(words) == 1
+        printed = json.loads(capsys.readouterr().out)
+        assert printed == json.loads((tmp_path / "report.json").read_text())
+        assert printed["state"] == "unfinished"
+        report = erase(people.metastore, ["10001"], {people.orders: "customer_id"}, wait_seconds=5)
+        assert report.name == printed["name"]
         reader = view._snapshot.txn_id
         assert report.state == "unfinished"
         assert files_with(people.root(people.orders), {10001})
@@ -141,14 +163,67 @@ def test_an_open_reader_is_named(people: People) -> None:
         assert found[reader].user and found[reader].host
         assert f"transaction {reader} of {found[reader].user}@" in str(report)
         assert "NOT erased yet" in str(report)
-        assert view.table(people.orders).scan(["customer_id"]).to_arrow().num_rows == 3
+        if people.judge.line in HIVE_4:  # readers of earlier releases refuse bases younger than themselves
+            assert view.table(people.orders).scan(["customer_id"]).to_arrow().num_rows == 3
     people.judge.time_out_transactions(0)
     with cleaning(people.judge, worker=True):
-        again = erase(people.metastore, [10001], {people.orders: "customer_id"}, wait_seconds=100)
-    assert again.is_erased
-    assert again.name == report.name
-    assert again.tables[0].rows_deleted == 1
+        assert main(["100" if word == "1" else word for word in words]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert (again["state"], again["name"]) == ("erased", report.name)
+    assert again["tables"][0]["rows_deleted"] == 1
     assert files_with(people.root(people.orders), {10001, email(10001)}) == []
+
+
+@pytest.mark.long
+@LINES
+def test_what_is_in_the_way(people: People) -> None:
+    """Files that no server removes, staged files of an open transaction, and a damaged file are named."""
+    people.order("a", 10001, 10002)
+    root = people.root(people.orders)
+    strange = root / ".hive-staging_hive_2024" / "-ext-10001" / "000000_0"
+    strange.parent.mkdir(parents=True)
+    strange.write_text("10001")
+    columns = {people.orders: "customer_id"}
+    with cleaning(people.judge, worker=True):
+        report = erase(people.metastore, [10001], columns, wait_seconds=60)
+        assert [each.kind for each in report.obstacles] == ["leftover"]
+        assert ".hive-staging_hive_2024/-ext-10001/000000_0" in report.obstacles[0].found
+        strange.unlink()
+        staged = root / "_mutation_999999999" / "w" / "0" / "bucket_00000"
+        staged.parent.mkdir(parents=True)
+        shutil.copy(next(root.glob("day=a/*/bucket*")), staged)
+        staged.write_bytes(staged.read_bytes()[:-1])
+        report = erase(people.metastore, [10001], columns, wait_seconds=2)
+        assert [each.kind for each in report.obstacles] == ["staged"]
+        assert report.state == "unfinished"
+        shutil.rmtree(root / "_mutation_999999999")
+        assert erase(people.metastore, [10001], columns, wait_seconds=60).is_erased
+    assert files_with(root, {10001, email(10001)}) == []
+
+
+@pytest.mark.long
+@LINES
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_random_histories(people: People, seed: int) -> None:
+    """Whatever happened before, no file has a person any more, and the others are as they were."""
+    people.random = random.Random(seed)
+    known = list(range(10000, 10012))
+    for day in "abc":
+        people.order(day, *known)
+    people.contact(*known)
+    for _ in range(12):
+        people.step(known)
+    gone = set(people.random.sample(known, 4))
+    before = people.others(gone)
+    emails = [email(person) for person in gone]
+    with cleaning(people.judge, worker=True):
+        compact = "auto" if seed % 2 else "hive"
+        report = erase(people.metastore, people.keys(gone), people.columns, wait_seconds=200, compact=compact)
+    assert report.is_erased, (people.log, str(report))
+    assert [files_with(people.root(name), {*gone, *emails}) for name in people.columns] == [[], []], (
+        people.log
+    )
+    assert people.rows() == before, people.log
 
 
 @pytest.mark.long
@@ -166,7 +241,16 @@ def test_keys_in_names_of_partitions_and_in_statistics(people: People) -> None:
         rows = pa.table({**pages, "customer_id": pa.array([person] * 3, pa.int64())})
         people.hive.table(name).append(rows, create_partitions=True)
     people.order("a", 10001, 10002, 10003)
-    people.judge.sql(f"analyze table {people.orders} partition (day) compute statistics for columns")
+    analyze = f"analyze table {people.orders} partition (day) compute statistics for columns"
+    if people.judge.line != "2.3":  # it fails there in local mode
+        people.judge.sql(analyze)
+    else:
+        people.judge.sql(
+            f"alter table {people.orders} partition (day='a') update statistics for column customer_id "
+            "set ('numDVs'='3', 'numNulls'='0', 'lowValue'='10001', 'highValue'='10003')"
+        )
+    recorded = people.metastore.get_column_statistics(people.database, "orders", ["day=a"], ["customer_id"])
+    assert recorded["day=a"][0].low == 10001
     kept = people.others({10001})[0]
     with cleaning(people.judge, worker=True):
         columns = {name: "customer_id", people.orders: "customer_id"}
@@ -174,7 +258,7 @@ def test_keys_in_names_of_partitions_and_in_statistics(people: People) -> None:
         if people.judge.line in HIVE_4:
             assert [each.kind for each in report.obstacles] == ["statistics"]
             assert not report.is_erased
-            people.judge.sql(f"analyze table {people.orders} partition (day) compute statistics for columns")
+            people.judge.sql(analyze)
             report = erase(people.metastore, [10001], columns, wait_seconds=100)
     assert report.is_erased
     assert people.metastore.get_partition_names(*name.split(".")) == ["customer_id=10002"]
