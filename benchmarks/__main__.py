@@ -38,6 +38,7 @@ BENCHMARKS = {
     "many_deltas": "benchmarks.many_deltas",
     "verbs": "benchmarks.verbs",
     "compaction": "benchmarks.compaction",
+    "erase": "benchmarks.erase",
     "feed": "benchmarks.feed",
     "load": "benchmarks.load",
     "ingest": "benchmarks.ingest",

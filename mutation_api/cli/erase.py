@@ -35,7 +35,7 @@ from mutation_api.cli.table_arguments import (
 )
 from mutation_api.cli.terminal import EXIT_FAILED, EXIT_OK, progress, say
 from mutation_api.errors import ConfigurationError
-from mutation_api.hive.erasure import ERASE_WAIT_SECONDS_DEFAULT, erase
+from mutation_api.hive.erasure import AT_ONCE_DEFAULT, ERASE_WAIT_SECONDS_DEFAULT, erase
 from mutation_api.merge.arrow_change_files import ArrowFiles
 from mutation_api.merge.file_rules import RowColumns, existing_file
 from mutation_api.storage.connect import replacing, storage_at
@@ -51,6 +51,7 @@ _OPTIONS = {
     "compact": "--engine",
     "watermark_table": "--watermark-table",
     "keys": "--keys",
+    "at_once": "--at-once",
     "columns": "--map",
 }
 
@@ -98,6 +99,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "machine with Hive 4, otherwise Hive (default: auto)",
     )
     parser.add_argument(
+        "--at-once",
+        type=int,
+        default=AT_ONCE_DEFAULT,
+        metavar="N",
+        help="number of partitions that this machine compacts at once (default: %(default)s)",
+    )
+    parser.add_argument(
         "--watermark-table",
         metavar="DB.TABLE",
         help="table of the journal; created if it does not exist (default: mutation_watermarks in the "
@@ -132,6 +140,7 @@ def run(arguments: argparse.Namespace) -> int:
                 signature_key=signature_key,
                 threads=arguments.threads,
                 compact=arguments.engine,
+                at_once=arguments.at_once,
                 progress=progress(arguments),
             )
     text = json.dumps(report.to_dict(), indent=1, ensure_ascii=False)

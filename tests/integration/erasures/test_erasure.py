@@ -15,7 +15,7 @@ from judges.hive.hive_judges import HiveJudge
 from metastore_client.remote.thrift_client import open_client
 from mutation_api import connect
 from mutation_api.cli.main import main
-from mutation_api.hive import erasure
+from mutation_api.hive import erasure_run
 from mutation_api.hive.erasure import erase
 from mutation_api.hive.hive_transaction import HiveTransaction
 from tests.fixtures.fix_newest import HIVE_4
@@ -31,7 +31,7 @@ LINES = pytest.mark.parametrize("hive_line", ["4.1", "4.2", "3.1", "2.3"], indir
 
 @pytest.fixture
 def people(hive_line: HiveJudge, line_database: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[People]:
-    monkeypatch.setattr(erasure, "POLL_SECONDS", 0.1)
+    monkeypatch.setattr(erasure_run, "POLL_SECONDS", 0.1)
     with connect(hive_line.uri) as hive, open_client(hive_line.uri) as metastore:
         world = People(hive_line, hive, metastore, line_database, random.Random(1))
         world.create()
@@ -104,16 +104,16 @@ def test_killed_before_each_step(people: People, monkeypatch: pytest.MonkeyPatch
     gone = {10001, 10003}
     before = people.others(gone)
     steps: list[tuple[object, str]] = [
-        (erasure, "search_table"),
-        (erasure, "found_before"),
+        (erasure_run, "search_table"),
+        (erasure_run, "found_before"),
         (HiveTransaction, "commit"),
-        (erasure, "write_state"),
-        (erasure._Run, "_delete"),
-        (erasure._Run, "_compacted"),
-        (erasure, "current_ids"),
-        (erasure, "sweep"),
-        (erasure._Run, "_wait"),
-        (erasure._Run, "_report"),
+        (erasure_run, "write_state"),
+        (erasure_run.ErasureRun, "_delete"),
+        (erasure_run.ErasureRun, "_compacted"),
+        (erasure_run, "current_ids"),
+        (erasure_run, "sweep"),
+        (erasure_run.ErasureRun, "_wait"),
+        (erasure_run.ErasureRun, "_report"),
     ]
     for owner, name in steps:
         kept = getattr(owner, name)
