@@ -24,7 +24,7 @@ import pyarrow as pa
 from benchmarks.measuring.report import finish
 from judges.errors import HiveError
 from judges.hive.hive_judges import Hive41
-from metastore_client.remote.thrift_client import open_client
+from metastore_client import open_client
 from mutation_api import connect, erase
 from mutation_api.upkeep import ErasureReport
 

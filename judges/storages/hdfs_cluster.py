@@ -170,6 +170,14 @@ class MiniHdfs(ProcessJudge):
         """Limit the names and bytes below a directory."""
         self._ask("quota", path=path, names=names, bytes=space_bytes)
 
+    def snapshot(self, path: str, name: str) -> None:
+        """Take a snapshot of a directory."""
+        self._ask("snapshot", path=path, name=name)
+
+    def delete_snapshot(self, path: str, name: str) -> None:
+        """Delete a snapshot of a directory."""
+        self._ask("delete_snapshot", path=path, name=name)
+
     def make_directory(
         self, path: str, *, mode: str = "755", user: str | None = None, group: str | None = None
     ) -> None:

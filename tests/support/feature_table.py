@@ -76,6 +76,7 @@ TABLES = (
     "incremental update from a database",
     "requesting compactions and waiting for them",
     "compactions by this library",
+    "erasure with a search of all files",
     "metastore behind TLS",
     "metastore behind HTTPS",
     "metastore with user and password",

@@ -132,6 +132,13 @@ public final class MiniHdfs {
       case "quota":
         files().setQuota(path(request), request.get("names").getAsLong(), request.get("bytes").getAsLong());
         break;
+      case "snapshot":
+        files().allowSnapshot(path(request));
+        files().createSnapshot(path(request), request.get("name").getAsString());
+        break;
+      case "delete_snapshot":
+        files().deleteSnapshot(path(request), request.get("name").getAsString());
+        break;
       case "mkdir":
         files().mkdirs(path(request));
         break;

@@ -38,6 +38,7 @@ def people(hive_line: HiveJudge, line_database: str, monkeypatch: pytest.MonkeyP
         yield world
 
 
+@pytest.mark.feature("erasure with a search of all files")
 @pytest.mark.parametrize(
     "hive_line",
     ["4.1", *(pytest.param(line, marks=pytest.mark.long) for line in ("4.2", "3.1", "2.3"))],
