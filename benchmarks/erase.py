@@ -116,9 +116,9 @@ def _cleaning(judge: Hive41) -> Iterator[None]:
 
 
 def _case(report: ErasureReport, rows: int, people: int, days: int) -> dict[str, Any]:
-    assert report.invisible_at is not None
+    assert report.invisible_at is not None and report.gone_at is not None
     invisible = (report.invisible_at - report.began_at).total_seconds()
-    gone = (report.ended_at - report.began_at).total_seconds()
+    gone = (report.gone_at - report.began_at).total_seconds()
     rewritten = sum(len(table.rewritten) for table in report.tables)
     found = {
         (table.search.full_name, str(Path(each["file"]).parts[0]), Path(each["file"]).name)

@@ -62,6 +62,7 @@ class ErasureState:
     salt: bytes
     began_at: datetime
     invisible_at: datetime | None
+    gone_at: datetime | None
     tables: Mapping[str, TableState]
 
     @classmethod
@@ -78,7 +79,7 @@ class ErasureState:
             name: TableState(column, keys[name].digest(salt), before[name])
             for name, column in sorted(columns.items())
         }
-        return cls(uuid.uuid4().hex[:12], Step.BEGUN, salt, now, None, tables)
+        return cls(uuid.uuid4().hex[:12], Step.BEGUN, salt, now, None, None, tables)
 
     def is_of(self, columns: Mapping[str, str], keys: Mapping[str, ErasedKeys]) -> bool:
         """Return True if it erases these keys from these columns, by table."""
@@ -104,6 +105,7 @@ class ErasureState:
             "keys": state.digest,
             "began_at": self.began_at.isoformat(),
             "invisible_at": None if self.invisible_at is None else self.invisible_at.isoformat(),
+            "gone_at": None if self.gone_at is None else self.gone_at.isoformat(),
             "column": state.column,
             "rows_deleted": state.rows_deleted,
             "rewritten": list(state.rewritten),
@@ -125,7 +127,7 @@ class ErasureState:
 def find_state(
     table: SnapshotTable, columns: Mapping[str, str], keys: Mapping[str, ErasedKeys]
 ) -> ErasureState | None:
-    """Return the unfinished erasure of these keys in these columns, by table; the last of several.
+    """Return the erasure of these keys in these columns, by table; the last of several.
 
     Raises:
         ConfigurationError: If the table is not a watermark table.
@@ -138,7 +140,7 @@ def find_state(
     for row in table.scan(names, is_own).to_arrow().to_pylist():
         by_name.setdefault(row["source_id"].removeprefix(ERASURE_PREFIX), []).append(row)
     states = [_parsed(name, rows) for name, rows in by_name.items()]
-    fitting = [state for state in states if state.step < Step.ERASED and state.is_of(columns, keys)]
+    fitting = [state for state in states if state.is_of(columns, keys)]
     return max(fitting, key=lambda state: state.began_at, default=None)
 
 
@@ -158,13 +160,13 @@ def _parsed(name: str, rows: Sequence[Mapping[str, Any]]) -> ErasureState:
             )
             for table, text in sorted(texts.items())
         }
-        invisible_at = first["invisible_at"]
         return ErasureState(
             name,
             min(json.loads(row["position_order"])[0] for row in rows),
             bytes.fromhex(first["salt"]),
             datetime.fromisoformat(first["began_at"]),
-            None if invisible_at is None else datetime.fromisoformat(invisible_at),
+            _moment(first["invisible_at"]),
+            _moment(first["gone_at"]),
             tables,
         )
     except (LookupError, TypeError, ValueError) as error:
@@ -172,6 +174,10 @@ def _parsed(name: str, rows: Sequence[Mapping[str, Any]]) -> ErasureState:
             f"erasure {name}: its rows in the watermark table cannot be read: {error!r}. Remove them: "
             f"hive-mutate watermarks --source {ERASURE_PREFIX}{name} --remove"
         ) from error
+
+
+def _moment(text: str | None) -> datetime | None:
+    return None if text is None else datetime.fromisoformat(text)
 
 
 def write_state(table: HiveTable, state: ErasureState, txn_id: int, now: datetime) -> None:

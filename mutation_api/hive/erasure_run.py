@@ -127,6 +127,11 @@ class ErasureRun:
         with self.hive.snapshot(self.journal) as view:
             state = find_state(view.table(self.journal), self._columns, self._keys)
         searches = self._search()
+        if state is not None and state.step == Step.ERASED:
+            if all(search.is_free for search in searches.values()):
+                self.progress(f"erasure {state.name} is done already, and was checked again")
+                return self._ended(state, searches)
+            state = None  # the keys were written again since
         if state is None:
             state = self._begun(searches)
             self._keep(state)
@@ -142,14 +147,17 @@ class ErasureRun:
             self._wait(searches)
             searches = self._search()
             if all(search.is_free for search in searches.values()):
-                state, searches, found = self._finished(state, searches)
-                if found:
-                    return self._report("unfinished", state, searches, found)
-                break
+                return self._ended(state, searches)
             is_late = self.clock.now() >= self.deadline
             if is_late or self.failures or self._is_hopeless(searches):
                 return self._report("unfinished", state, searches, self._obstacles(searches))
-        state = dataclasses.replace(state, step=Step.ERASED)
+
+    def _ended(self, state: ErasureState, searches: dict[str, TableSearch]) -> ErasureReport:
+        """Remove keys from the metastore, and note that nothing is left."""
+        state, searches, found = self._finished(state, searches)
+        if found:
+            return self._report("unfinished", state, searches, found)
+        state = dataclasses.replace(state, step=Step.ERASED, gone_at=state.gone_at or datetime.now(UTC))
         self._keep(state)
         return self._report("erased", state, searches, ())
 
@@ -356,6 +364,7 @@ class ErasureRun:
             state.salt,
             state.began_at,
             state.invisible_at,
+            state.gone_at,
             datetime.now(UTC),
             tables,
             tuple(found),

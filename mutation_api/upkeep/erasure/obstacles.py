@@ -27,6 +27,11 @@ _WORKING = ("initiated", "working", "ready for cleaning")
 _CLEANING = "ready for cleaning"
 FAILED_STATES = ("failed", "did not initiate")
 _FILES_SHOWN = 3
+_WAIT_FOR_IT = "Run the same command again to wait for it; hive-mutate show compactions shows it"
+_NO_WORKER = (
+    "No worker has taken it: start compactor threads (hive.compactor.worker.threads > 0), or let this "
+    "program compact, which requires Hive 4"
+)
 
 
 @dataclass(frozen=True)
@@ -120,7 +125,7 @@ def _of_compactions(metastore: MetastoreClient, search: TableSearch) -> Iterator
             "compaction",
             search.full_name,
             f"{what}{said}{f' of partition {search.masked(name)}' if name else ''}",
-            "Run the same command again to wait for it; hive-mutate show compactions shows it",
+            _NO_WORKER if entry.state == "initiated" else _WAIT_FOR_IT,
         )
 
 

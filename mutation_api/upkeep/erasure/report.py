@@ -128,6 +128,7 @@ class ErasureReport:
         salt: the salt of the hashes.
         began_at: when it began, in UTC.
         invisible_at: when the deletion was committed. None in a dry run.
+        gone_at: when the first search found nothing. None if none did.
         ended_at: when the report was made.
         tables: the tables.
         obstacles: what is in the way; empty if the keys are erased.
@@ -141,6 +142,7 @@ class ErasureReport:
     salt: bytes
     began_at: datetime
     invisible_at: datetime | None
+    gone_at: datetime | None
     ended_at: datetime
     tables: tuple[ErasedTable, ...]
     obstacles: tuple[Obstacle, ...] = ()
@@ -162,7 +164,8 @@ class ErasureReport:
             "state": self.state,
             "server": self.server,
             "began_at": _moment(self.began_at),
-            "invisible_at": None if self.invisible_at is None else _moment(self.invisible_at),
+            "invisible_at": _moment(self.invisible_at),
+            "gone_at": _moment(self.gone_at),
             "ended_at": _moment(self.ended_at),
             "key_hash": "HMAC-SHA256 of the key's text in UTF-8, with the salt as its key",
             "salt": self.salt.hex(),
@@ -194,8 +197,8 @@ def _table_line(each: ErasedTable) -> str:
     )
 
 
-def _moment(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds")
+def _moment(moment: datetime | None) -> str | None:
+    return None if moment is None else moment.isoformat(timespec="milliseconds")
 
 
 def _signed_bytes(report: Mapping[str, Any]) -> bytes:

@@ -172,6 +172,15 @@ def test_an_open_reader_is_named(people: People, tmp_path: Path, capsys: pytest.
     again = json.loads(capsys.readouterr().out)
     assert (again["state"], again["name"]) == ("erased", report.name)
     assert again["tables"][0]["rows_deleted"] == 1
+    assert main(words) == 0  # a new search, with the first findings
+    checked = json.loads(capsys.readouterr().out)
+    for name in ("name", "began_at", "gone_at"):
+        assert checked[name] == again[name]
+    assert checked["tables"][0]["before"] == again["tables"][0]["before"]
+    people.order("a", 10001)
+    with cleaning(people.judge, worker=True):
+        assert main(["100" if word == "1" else word for word in words]) == 0
+    assert json.loads(capsys.readouterr().out)["name"] != report.name
     assert files_with(people.root(people.orders), {10001, email(10001)}) == []
 
 
