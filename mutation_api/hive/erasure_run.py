@@ -298,7 +298,9 @@ class ErasureRun:
             newest = {each.partition or "": each for each in compactions_of(self.metastore, name)}
             for partition, entry in newest.items():
                 if partition in partitions and entry.state in FAILED_STATES:
-                    self.failures[name, partition] = entry.error.strip() or entry.state
+                    self.failures[name, partition] = (
+                        entry.error.strip() or f"{entry.state}; the worker's log on the server has the reason"
+                    )
         return bool(self.failures)
 
     def _until(self, condition: Callable[[], bool]) -> bool:
