@@ -295,9 +295,12 @@ class ErasureRun:
             return True
         for name, search in searches.items():
             partitions = search.partitions_to_rewrite
-            newest = {each.partition or "": each for each in compactions_of(self.metastore, name)}
+            entries = compactions_of(self.metastore, name)
+            newest = {each.partition or "": each for each in entries}
+            # Hive 2 gives no numbers, so an earlier failure may come after a request that nobody has taken.
+            active = {each.partition or "" for each in entries if each.state in _ACTIVE}
             for partition, entry in newest.items():
-                if partition in partitions and entry.state in FAILED_STATES:
+                if partition in partitions and partition not in active and entry.state in FAILED_STATES:
                     self.failures[name, partition] = (
                         entry.error.strip() or f"{entry.state}; the worker's log on the server has the reason"
                     )

@@ -281,7 +281,7 @@ def test_keys_in_names_of_partitions_and_in_statistics(people: People) -> None:
         report = erase(people.metastore, [10001], columns, wait_seconds=100)
         assert report.is_erased
     assert 10001 not in recorded_range(people)
-    if people.judge.line not in HIVE_4:
+    if not has_analyze:  # the worker of 3.1 computes them again
         assert report.tables[0].statistics_removed == 1
     assert people.metastore.get_partition_names(*name.split(".")) == ["customer_id=10002"]
     assert not list(people.root(name).glob("*10001*"))
