@@ -208,7 +208,7 @@ class Storage(Protocol):
         Raises:
             FileExistsError: If the target exists. Nothing is overwritten.
             FileNotFoundError: If the hidden directory does not exist.
-            OSError: If the storage cannot rename (ENOTSUP); see ``publishes_by_rename``.
+            OSError: If the storage has no directories (ENOTSUP); see ``has_directories``.
         """
         ...
 

@@ -168,7 +168,7 @@ class _Unqueued:
         builder = MutatorClientBuilder().metastore(self.metastore)
         with builder.build() as client, client.open_snapshot(full_name) as snapshot:
             view = compactable_view(self.metastore, snapshot, self.database, self.name, self.partition, up_to)
-            if not storage_at(view.locations[self.partition]).publishes_by_rename:
+            if not storage_at(view.locations[self.partition]).has_directories:
                 raise ConfigurationError(
                     f"{self.where} is in {view.table.location.scheme}, where no directory can be renamed in "
                     "one step, so readers could see half a base. Let Hive compact it"

@@ -157,12 +157,12 @@ def test_publishing_refuses_to_overwrite(storage_root: Location) -> None:
 
 
 def test_a_directory_is_published_as_a_whole(storage_root: Location) -> None:
-    """Storages that rename do it in one step and never over a target; the others refuse."""
+    """Storages with directories do it in one step and never over a target; the others refuse."""
     storage = storage_at(storage_root)
     hidden, target = storage_root / "_hidden" / "d", storage_root / "d"
     for name in ("a", "b"):
         put(hidden / name, name.encode())
-    if not storage.publishes_by_rename:
+    if not storage.has_directories:
         with pytest.raises(OSError, match="support") as refused:
             storage.publish_directory(hidden, target)
         assert refused.value.errno == errno.ENOTSUP

@@ -319,7 +319,7 @@ class History:
             if (each.database, each.table) == (self.database, self.table)
             and each.state in ("initiated", "working", "ready for cleaning")
         ]
-        return kind is CompactionType.MAJOR and not active and storage_at(location).publishes_by_rename
+        return kind is CompactionType.MAJOR and not active and storage_at(location).has_directories
 
     def compact_here(self, name: str, kind: CompactionType) -> None:
         has_queue = self.metastore.capabilities().has_compaction_workers
