@@ -124,7 +124,7 @@ def ingest(
         spark: the session that does the work.
         local: the memory and threads to use if this process does the work, without Spark. The new operations
             must fit into half of the memory.
-        watermark_table: the table of watermarks, ``database.table``; created if it does not exist. If None,
+        watermark_table: the watermark table, ``database.table``; created if it does not exist. If None,
             ``mutation_watermarks`` in the database of the targets, which must then be the same for all. Runs
             that share the table wait for each other; to avoid that, give each source its own table.
         dry_run: report what the run would do, and write nothing. The lock is taken nevertheless.
@@ -391,12 +391,12 @@ def _watermark_table(followed: Sequence[FollowedTable], given: str | None) -> st
     default = watermark_table_beside(min(targets))
     if given is None and len(databases) > 1:
         raise ConfigurationError(
-            f"the targets are in several databases ({', '.join(databases)}): name the table of watermarks, "
+            f"the targets are in several databases ({', '.join(databases)}): name the watermark table, "
             f"such as {default}, and use the same one in each run"
         )
     name = normal_full_name(given or default)
     if name in targets:
-        raise ConfigurationError(f"table {name} cannot be both a target and the table of watermarks")
+        raise ConfigurationError(f"table {name} cannot be both a target and the watermark table")
     return name
 
 
@@ -418,7 +418,7 @@ def _positions(run: _Run, marks: Watermarks | None) -> Mapping[str, Position]:
                 raise SourcePositionError(
                     f"source {run.source.source_id}, table {table.name}: its targets have different "
                     f"watermarks ({'; '.join(shown)}), so they cannot move together. Nothing was written. "
-                    f"Follow {target} in runs of its own, with another table of watermarks; or follow all of "
+                    f"Follow {target} in runs of its own, with another watermark table; or follow all of "
                     "them from the beginning, under another name of the source"
                 )
         if first is not None:

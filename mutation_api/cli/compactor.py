@@ -35,7 +35,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--follow",
         type=float,
         metavar="SECONDS",
-        help="go on, and look at the queue again after this time (default: end when it is empty)",
+        help="keep running, and check the queue again at this interval (default: end when it is empty)",
     )
     parser.add_argument(
         "--threads",

@@ -328,7 +328,7 @@ def _deletes(what: str, rules: HistoryRules, changes: pa.RecordBatch) -> Mask:
         operations = pc.utf8_lower(given.cast(pa.string()))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
         raise RecordLayoutError(
-            f"{what}: column {rules.operation_column!r}: {given.type} is not text"
+            f"{what}: column {rules.operation_column!r}: {given.type} is not a string"
         ) from error
     known = pc.fill_null(pc.is_in(operations, pa.array([INSERT, UPDATE, DELETE])), False)
     if pc.any(pc.invert(known)).as_py():

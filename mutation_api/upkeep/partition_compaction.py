@@ -119,9 +119,11 @@ def compactable_view(
     """
     view = open_table(snapshot, f"{database}.{table}")
     if partition not in view.locations:
-        raise CompactionError(f"table {view.table.full_name}: it has no partition {partition!r} any more")
+        raise CompactionError(f"table {view.table.full_name}: it no longer has a partition {partition!r}")
     if metastore.get_table(database, table).sort_columns:
-        raise CompactionError(f"table {view.table.full_name} is sorted, which Hive does not compact either")
+        raise CompactionError(
+            f"table {view.table.full_name} is sorted; Hive does not compact sorted tables either"
+        )
     last = view.valid_ids.min_open - 1
     if up_to is not None:
         # Ids in a base cannot be taken out of it again.

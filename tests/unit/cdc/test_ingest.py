@@ -426,7 +426,7 @@ def test_the_source_may_say_which_columns_are_the_key(warehouse: Warehouse) -> N
         (
             [ORDERS],
             {"watermark_table": "Default.Orders"},
-            "cannot be both a target and the table of watermarks",
+            "cannot be both a target and the watermark table",
         ),
         ([TableMapping("x", "orders")], {}, "not the full name of a table: 'orders'"),
     ],
