@@ -134,8 +134,9 @@ PAGES = (
         "Read the rows of a snapshot, also of a past one. [Read tables](../../guides/read.md) is the guide.",
         {
             "mutation_api": (
-                "HiveSnapshot- SnapshotTable- TableScan- TimestampForm= BinaryEncoding= export_rows "
-                "read_table open_table open_directory TableView- Snapshot- PastSnapshot- SnapshotView"
+                "HiveSnapshot- SnapshotTable- TableScan- ScanExplanation= TimestampForm= BinaryEncoding= "
+                "export_rows read_table open_table open_directory TableView- Snapshot- PastSnapshot- "
+                "SnapshotView"
             ),
         },
         {
