@@ -65,11 +65,13 @@ CALLS: Mapping[str, Callable[[MetastoreClient], object]] = {
     "get_partition_names": lambda c: c.get_partition_names("d", "t"),
     "get_partitions_by_names": lambda c: c.get_partitions_by_names("d", "t", ["ds=a", "ds=b"]),
     "add_partitions": lambda c: c.add_partitions("d", "t", [["b"], ["c"]]),
+    "drop_partition": lambda c: c.drop_partition("d", "t", "ds=a"),
     "set_table_parameters": lambda c: c.set_table_parameters("d", "t", {"a": "b", "x": None}),
     "record_row_counts": lambda c: c.record_row_counts(
         "d", "t", ["ds=a"], lambda found: dict.fromkeys(found, 1), write_id=WRITE_ID, valid_write_ids=_IDS
     ),
     "get_column_statistics": lambda c: c.get_column_statistics("d", "t", ["ds=a"], ["id"]),
+    "delete_column_statistics": lambda c: c.delete_column_statistics("d", "t", ["ds=a"], "id"),
     "open_txn": lambda c: c.open_txn("u", "h", "a"),
     "get_open_txns": lambda c: ValidTxnList.from_open_txns(c.get_open_txns(), TXN),
     "heartbeat_txn_range": lambda c: c.heartbeat_txn_range(TXN, TXN),

@@ -113,6 +113,7 @@ class SoundServer:
             "get_database": lambda: ttypes.Database("d", "", self._folder.as_uri(), {"x": "y"}),
             "get_all_tables": lambda: ["t"],
             "get_table_req": lambda: ttypes.GetTableResult(table=self._table()),
+            "drop_partition_by_name": lambda: True,
             "alter_table_req": ttypes.AlterTableResponse,
             "alter_partitions_req": ttypes.AlterPartitionsResponse,
             "get_partition_names": lambda: ["ds=a"] if self._is_partitioned else [],

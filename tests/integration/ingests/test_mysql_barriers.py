@@ -312,7 +312,7 @@ def test_a_table_that_is_altered_while_it_is_read_whole_is_read_again(
     monkeypatch.setattr(MySqlServer, "position", note_then_change)
     answer = shop.ingest()
     assert answer.code == 1
-    assert "while u was read whole" in answer.err
+    assert "while u was being copied" in answer.err
     assert "run again" in answer.err
     assert shop.hive("u") == []
     shop.follow()

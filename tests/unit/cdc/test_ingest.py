@@ -422,7 +422,11 @@ def test_the_source_may_say_which_columns_are_the_key(warehouse: Warehouse) -> N
         ([], {}, "no table given: name at least one target table"),
         ([ORDERS, TableMapping("x", "DEFAULT.orders")], {}, r"table default\.orders is listed twice"),
         ([ORDERS, TableMapping("orders", "default.x")], {}, "table orders is listed twice"),
-        ([ORDERS, TableMapping("x", "other.x")], {}, r"several databases \(default, other\): name the table"),
+        (
+            [ORDERS, TableMapping("x", "other.x")],
+            {},
+            r"several databases \(default, other\): name the watermark table",
+        ),
         (
             [ORDERS],
             {"watermark_table": "Default.Orders"},
