@@ -8,7 +8,6 @@ columns of a chunk may be read later than the others.
 from __future__ import annotations
 
 import enum
-import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -171,11 +170,15 @@ class LateColumns:
 
     def __init__(self, read: Callable[[], dict[str, pa.Array]]) -> None:
         self._read = read
+        self._arrays: dict[str, pa.Array] | None = None
 
-    @functools.cached_property
+    @property
     def arrays(self) -> dict[str, pa.Array]:
         """The values by column."""
-        return self._read()
+        # No cached_property: before Python 3.12 its lock lets only one thread at a time read any stripe.
+        if self._arrays is None:
+            self._arrays = self._read()
+        return self._arrays
 
 
 @dataclass(frozen=True)

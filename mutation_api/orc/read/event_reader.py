@@ -15,7 +15,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -217,26 +216,19 @@ def _read_plain(
             yield _stripe_events(stripe.chunk(keys, drops_rows=True), keys, is_last=index == last)
 
 
-@dataclass(frozen=True)
 class _Stripe:
-    """One stripe whose early columns have been read."""
+    """One stripe whose early columns have been read. ``chosen``: the positions of the chosen rows."""
 
-    columns: FileColumns
-    index: int
-    batch: pa.RecordBatch
-
-    @functools.cached_property
-    def _early(self) -> dict[str, pa.Array]:
-        return self.columns.read(self.columns.early, self.batch)
-
-    @functools.cached_property
-    def chosen(self) -> NDArray[np.int64]:
-        """The positions of the rows that ``wanted.only`` chooses."""
-        wanted = self.columns.wanted
-        assert wanted.only is not None
-        if wanted.placement is not None:
-            wanted.placement.check(self._early, str(self.columns.file.location))
-        return wanted.only.find(list(self._early.values()))
+    def __init__(self, columns: FileColumns, index: int, batch: pa.RecordBatch) -> None:
+        self.columns = columns
+        self.index = index
+        self._early = columns.read(columns.early, batch)
+        wanted = columns.wanted
+        self.chosen = np.zeros(0, np.int64)
+        if wanted.only is not None:
+            if wanted.placement is not None:
+                wanted.placement.check(self._early, str(columns.file.location))
+            self.chosen = wanted.only.find(list(self._early.values()))
 
     def chunk(self, keys: EventKeys, *, drops_rows: bool) -> EventChunk:
         """Return the stripe's events, without rows that were not requested if these may be dropped."""
