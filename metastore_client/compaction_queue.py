@@ -7,7 +7,7 @@ from typing import Protocol
 
 from metastore_client.model import CompactionEnd, CompactionInfo, CompactionJob, CompactionType
 
-__all__ = ["CompactionQueue"]
+__all__ = ["CompactionQueue", "compactions_of"]
 
 
 class CompactionQueue(Protocol):
@@ -71,3 +71,8 @@ class CompactionQueue(Protocol):
         ``reason`` is shown in the queue.
         """
         ...
+
+
+def compactions_of(queue: CompactionQueue, database: str, table: str) -> list[CompactionInfo]:
+    """Return the entries of one table (names in lower case) in the queue and its history."""
+    return [each for each in queue.show_compactions() if (each.database, each.table) == (database, table)]

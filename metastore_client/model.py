@@ -336,6 +336,26 @@ class CompactionInfo:
     error: str = ""
     enqueue_time: int | None = None
 
+    @property
+    def is_pending(self) -> bool:
+        """True if it waits for a worker or is being done."""
+        return self.state in ("initiated", "working")
+
+    @property
+    def is_done(self) -> bool:
+        """True if the new files are visible. The cleaner may not have removed the old ones yet."""
+        return self.state in ("ready for cleaning", "succeeded")
+
+    @property
+    def has_failed(self) -> bool:
+        """True if no worker did it, or a worker failed."""
+        return self.state in ("failed", "did not initiate")
+
+    @property
+    def may_change_files(self) -> bool:
+        """True if it may still write files, or the cleaner may still remove some."""
+        return self.is_pending or self.state == "ready for cleaning"
+
 
 @dataclass(frozen=True)
 class CompactionJob:

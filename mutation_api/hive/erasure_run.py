@@ -32,9 +32,8 @@ from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.upkeep.compactor import THREADS_DEFAULT, compact_partition
 from mutation_api.upkeep.erasure.metadata import remove_metadata
 from mutation_api.upkeep.erasure.obstacles import (
-    FAILED_STATES,
     Obstacle,
-    compactions_of,
+    compactions_by_age,
     is_below_open_writers,
     obstacles,
 )
@@ -49,7 +48,6 @@ __all__ = ["ErasureRun", "KeyedTable"]
 
 POLL_SECONDS = 1.0
 _ATTEMPTS = 5
-_ACTIVE = ("initiated", "working", "ready for cleaning")
 
 
 @dataclass(frozen=True)
@@ -267,8 +265,8 @@ class ErasureRun:
 
     def _is_queued(self, table: str, partition: str) -> bool:
         return any(
-            each.state in _ACTIVE and (each.partition or "") == partition
-            for each in compactions_of(self.metastore, table)
+            each.may_change_files and (each.partition or "") == partition
+            for each in compactions_by_age(self.metastore, table)
         )
 
     def _sweep(self) -> None:
@@ -295,12 +293,12 @@ class ErasureRun:
             return True
         for name, search in searches.items():
             partitions = search.partitions_to_rewrite
-            entries = compactions_of(self.metastore, name)
+            entries = compactions_by_age(self.metastore, name)
             newest = {each.partition or "": each for each in entries}
             # Hive 2 gives no numbers, so an earlier failure may come after a request that nobody has taken.
-            active = {each.partition or "" for each in entries if each.state in _ACTIVE}
+            active = {each.partition or "" for each in entries if each.may_change_files}
             for partition, entry in newest.items():
-                if partition in partitions and partition not in active and entry.state in FAILED_STATES:
+                if partition in partitions and partition not in active and entry.has_failed:
                     self.failures[name, partition] = (
                         entry.error.strip() or f"{entry.state}; the worker's log on the server has the reason"
                     )

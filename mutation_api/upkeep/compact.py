@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from metastore_client.client import MetastoreClient
+from metastore_client.compaction_queue import compactions_of
 from metastore_client.model import CompactionInfo, CompactionType
 from mutation_api.errors import CompactionError, ConfigurationError
 from mutation_api.format.directory_state import first_missing
@@ -50,8 +51,6 @@ POLL_SECONDS = 0.5
 UNTAKEN_SECONDS = 30.0
 """The time after which a request that no worker has taken is reported."""
 
-_ACTIVE = ("initiated", "working")
-_DONE = ("ready for cleaning", "succeeded")
 _NOT_ENOUGH = "None of the compaction thresholds met"
 """The reason that a Hive 4 worker gives for refusing a compaction that would merge nothing; seen in 4.1.0."""
 _WORKERS = "hive.compactor.worker.threads"
@@ -329,7 +328,7 @@ class _Waiter:
     def _request(self, sizes: DeltaSizes) -> _Request:
         database, name = split_full_name(self.table)
         finished = frozenset(each for each in self._entries() if self._is_of(each, sizes.partition))
-        finished = frozenset(each for each in finished if each.state not in _ACTIVE)
+        finished = frozenset(each for each in finished if not each.is_pending)
         with metastore_errors_as_ours(f"table {self.table}: cannot request a compaction"):
             is_new = self.metastore.compact(database, name, sizes.partition or None, self.type)
         request = _Request(self.table, sizes, finished, time.monotonic())
@@ -342,14 +341,15 @@ class _Waiter:
     def _looked_at(self, request: _Request, entries: Sequence[CompactionInfo]) -> str | None:
         """Return the state in which a compaction ended, or None if it has not ended."""
         of_partition = [each for each in entries if self._is_of(each, request.sizes.partition)]
-        active = [each for each in of_partition if each.state in _ACTIVE]
+        active = [each for each in of_partition if each.is_pending]
         seconds = time.monotonic() - request.asked_at
         if active:
             self._tell(request, active[-1], seconds)
             return None
         new = [each for each in of_partition if each not in request.finished]
-        state = max(new, key=lambda each: (each.id or 0, each.start_time or 0)).state if new else "succeeded"
-        if state not in _DONE and not _is_unneeded(state, new):
+        last = max(new, key=lambda each: (each.id or 0, each.start_time or 0), default=None)
+        state = "succeeded" if last is None else last.state
+        if not (last is None or last.is_done or _is_unneeded(state, new)):
             raise CompactionError(
                 f"{request.name}: the {self.type.name.lower()} compaction {state} after {seconds:.0f} s. "
                 f"{self._reason(new)}See the worker's log on the server for details"
@@ -395,10 +395,8 @@ class _Waiter:
         return said + (f"Worker: {last.worker_id}. " if last.worker_id else "")
 
     def _entries(self) -> list[CompactionInfo]:
-        database, name = split_full_name(self.table)
         with metastore_errors_as_ours(f"table {self.table}: cannot list its compactions"):
-            found = self.metastore.show_compactions()
-        return [each for each in found if (each.database, each.table) == (database, name)]
+            return compactions_of(self.metastore, *split_full_name(self.table))
 
     def _is_of(self, entry: CompactionInfo, partition: str) -> bool:
         return (entry.partition or "") == partition

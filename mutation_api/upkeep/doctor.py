@@ -83,8 +83,6 @@ LATE_SECONDS = 3600
 """The time after which a compaction that waits for a worker or for the cleaner is reported."""
 
 _BY_QUERY = "hive.compactor.crud.query.based"
-_FAILED = ("failed", "did not initiate")
-_ENDED_WELL = ("succeeded", "ready for cleaning")
 
 
 def compaction_notes(
@@ -126,13 +124,13 @@ def _compaction_notes(
             )
             yield f"{_of(each)} waits since {_moment(since)} for {waits_for}"
     newest = sorted(entries, key=lambda each: each.id or 0, reverse=True)
-    ended = [each for each in newest if each.state in (*_FAILED, *_ENDED_WELL)]
-    failed = list(itertools.takewhile(lambda each: each.state in _FAILED, ended))
+    ended = [each for each in newest if each.has_failed or each.is_done]
+    failed = list(itertools.takewhile(lambda each: each.has_failed, ended))
     if failed:
         reason = f": {failed[0].error.strip()}" if failed[0].error.strip() else ""
         shown = "compaction" if len(failed) == 1 else f"{len(failed)} compactions"
         yield f"the last {shown} failed{reason}"
-    done = next((each for each in ended if each.state in _ENDED_WELL and each.worker_id), None)
+    done = next((each for each in ended if each.is_done and each.worker_id), None)
     if done is not None:
         at = "" if done.end_time is None else f" at {_moment(done.end_time)}"
         yield f"last compacted by {done.worker_id}{at}"

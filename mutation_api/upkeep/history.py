@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from metastore_client.client import MetastoreClient
+from metastore_client.compaction_queue import compactions_of
 from metastore_client.model import CompactionInfo, OpenTxns, TxnInfo
 from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.errors import CorruptFileError, DirectoryStateError
@@ -270,7 +271,7 @@ def table_history(metastore: MetastoreClient, table: str) -> TableHistory:
         # Ask after listing the files, so that no file belongs to an unknown id.
         open_txns = metastore.get_open_txns()
         valid, txn_ids = _ids(metastore, acid_table, open_txns)
-        compactions = [c for c in metastore.show_compactions() if (c.database, c.table) == (database, name)]
+        compactions = compactions_of(metastore, database, name)
     return TableHistory(
         table=acid_table.full_name,
         entries=tuple(_entries(parts, valid, txn_ids, open_txns)),

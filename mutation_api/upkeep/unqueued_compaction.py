@@ -27,6 +27,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from metastore_client.client import MetastoreClient
+from metastore_client.compaction_queue import compactions_of
 from metastore_client.model import CompactionType, TxnInfo, TxnState
 from mutation_api.errors import CompactionError, ConfigurationError, LockNotAcquiredError
 from mutation_api.format.directory_state import is_compacted
@@ -60,8 +61,6 @@ _LOCK_SECONDS = 60.0
 _SHOWN = 3
 """The number of transactions that a message names."""
 
-_ACTIVE = ("initiated", "working", "ready for cleaning")
-"""Hive's cleaner removes all that is obsolete when it runs, not only what its compaction replaced."""
 _INITIATOR = "hive.compactor.initiator.on"
 _NO_AUTO_COMPACTION = "no_auto_compaction"
 
@@ -149,13 +148,9 @@ class _Unqueued:
 
     def _queued(self) -> str | None:
         """Return the state of a compaction by Hive that has not ended."""
-        for each in self.metastore.show_compactions():
-            is_here = (each.database, each.table, each.partition or "") == (
-                self.database,
-                self.name,
-                self.partition,
-            )
-            if is_here and each.state in _ACTIVE:
+        # Hive's cleaner removes all that is obsolete when it runs, not only what its compaction replaced.
+        for each in compactions_of(self.metastore, self.database, self.name):
+            if (each.partition or "") == self.partition and each.may_change_files:
                 return each.state
         return None
 

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from metastore_client.client import MetastoreClient
+from metastore_client.compaction_queue import compactions_of
 from metastore_client.hive_site import parse_duration_seconds
 from metastore_client.model import CompactionInfo, LockInfo, LockState, TxnInfo, TxnState
 from mutation_api.cdc.update.database import SourceDatabase
@@ -124,13 +125,12 @@ class UpdateStatus:
     @property
     def active_compactions(self) -> list[CompactionInfo]:
         """The compactions that are queued or running."""
-        return [each for each in self.compactions if each.state in ("initiated", "working")]
+        return [each for each in self.compactions if each.is_pending]
 
     @property
     def last_completed(self) -> CompactionInfo | None:
         """The last compaction that was completed."""
-        done = ("succeeded", "ready for cleaning")
-        return next((each for each in self.compactions if each.state in done), None)
+        return next((each for each in self.compactions if each.is_done), None)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the status as a JSON-serialisable dict; times are seconds since 1970."""
@@ -276,8 +276,7 @@ def _sizes(metastore: MetastoreClient, table: str) -> tuple[tuple[DeltaSizes, ..
 
 
 def _compactions(metastore: MetastoreClient, table: str) -> Sequence[CompactionInfo]:
-    database, name = split_full_name(table)
-    found = [each for each in metastore.show_compactions() if (each.database, each.table) == (database, name)]
+    found = compactions_of(metastore, *split_full_name(table))
     return sorted(found, key=lambda each: (each.id or 0, each.start_time or 0), reverse=True)
 
 

@@ -10,22 +10,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from metastore_client.client import MetastoreClient
+from metastore_client.compaction_queue import compactions_of
 from metastore_client.model import CompactionInfo, OpenTxns, TxnInfo, TxnState
 from mutation_api.transaction.catalog import split_full_name
 from mutation_api.upkeep.erasure.table_search import FoundFile, TableSearch
 from mutation_api.upkeep.transaction_files import current_ids
 
 __all__ = [
-    "FAILED_STATES",
     "Obstacle",
-    "compactions_of",
+    "compactions_by_age",
     "is_below_open_writers",
     "obstacles",
 ]
 
-_WORKING = ("initiated", "working", "ready for cleaning")
-_CLEANING = "ready for cleaning"
-FAILED_STATES = ("failed", "did not initiate")
 _FILES_SHOWN = 3
 _WAIT_FOR_IT = "Run the same command again to wait for it; hive-mutate show compactions shows it"
 _NO_WORKER = (
@@ -60,10 +57,9 @@ class Obstacle:
         return f"{self.table}: {self.found}. {self.what_to_do}"
 
 
-def compactions_of(metastore: MetastoreClient, table: str) -> list[CompactionInfo]:
+def compactions_by_age(metastore: MetastoreClient, table: str) -> list[CompactionInfo]:
     """Return the entries of a table in the server's queue, the oldest first. Raises MetastoreError."""
-    names = split_full_name(table)
-    found = [each for each in metastore.show_compactions() if (each.database, each.table) == names]
+    found = compactions_of(metastore, *split_full_name(table))
     return sorted(found, key=lambda each: (each.id or 0, each.start_time or 0))
 
 
@@ -113,12 +109,12 @@ def obstacles(
 
 def _of_compactions(metastore: MetastoreClient, search: TableSearch) -> Iterator[Obstacle]:
     partitions = {file.partition for file in search.left if file.is_compactable}
-    newest = {each.partition or "": each for each in compactions_of(metastore, search.full_name)}
+    newest = {each.partition or "": each for each in compactions_by_age(metastore, search.full_name)}
     for name, entry in newest.items():
-        if name not in partitions or entry.state not in _WORKING:
+        if name not in partitions or not entry.may_change_files:
             continue
         what = "the server's cleaner has not removed the replaced files"
-        if entry.state != _CLEANING:
+        if entry.is_pending:
             what = f"the compaction is {entry.state}"
         said = f" ({entry.error.strip()})" if entry.error.strip() else ""
         yield Obstacle(
