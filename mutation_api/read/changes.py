@@ -12,7 +12,6 @@ Files that contain only old ids are not opened, unless rows in them were deleted
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -250,17 +249,7 @@ class SplitChanges:
             for column in self.columns
             if column.name not in table.partition_key_names and not (images and self._is_left_out(column))
         )
-        return Wanted(
-            table.columns,
-            data,
-            dataclasses.replace(self.options, prints_shortest_numbers=table.prints_shortest_numbers),
-            None,
-            None,
-            table.version.has_row_ids,
-            table.full_name,
-            table.matches_columns_by_position,
-            sought,
-        )
+        return Wanted.of(table, data, self.options, row_ids=table.version.has_row_ids, sought=sought)
 
     def _is_left_out(self, column: AcidColumn) -> bool:
         return self.image_columns is not None and column.name not in self.image_columns

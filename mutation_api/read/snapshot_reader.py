@@ -9,7 +9,6 @@ Partition columns are added to the rows of a split, and the partition to their R
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
 
@@ -136,30 +135,14 @@ def read_split(
         raise RecordLayoutError(
             f"table {table.full_name}: nothing to read: neither columns nor ROW__ID are selected"
         )
-    options = dataclasses.replace(
-        options or ReadOptions(), prints_shortest_numbers=table.prints_shortest_numbers
-    )
+    options = options or ReadOptions()
     if isinstance(only, KeyFilter):
         _check_keys(table, only, options)
     placement = Placement(table, split.partition_name, split.bucket_id) if checks_placement else None
-    wanted = _wanted(table, selected, options, only, placement, row_ids)
+    wanted = Wanted.of(table, selected, options, only=only, placement=placement, row_ids=row_ids)
     schema = snapshot_schema(version, selected, row_ids=row_ids, options=options)
     for rows in _rows(table, split, valid, wanted):
         yield from _batches(rows, schema, row_ids=row_ids, batch_rows=options.batch_rows)
-
-
-def _wanted(
-    table: AcidTable,
-    columns: Sequence[AcidColumn],
-    options: ReadOptions,
-    only: RowChoice | None,
-    placement: Placement | None,
-    row_ids: bool,
-) -> Wanted:
-    by_position = table.matches_columns_by_position
-    return Wanted(
-        table.columns, tuple(columns), options, only, placement, row_ids, table.full_name, by_position
-    )
 
 
 def stripes_read(table: AcidTable, split: SnapshotSplit, where: RowFilter | None) -> tuple[int, int]:
@@ -172,7 +155,7 @@ def stripes_read(table: AcidTable, split: SnapshotSplit, where: RowFilter | None
         DirectoryStateError: If a file is gone.
     """
     only = None if where is None else where.in_partition(split.partition_name)
-    wanted = _wanted(table, (), ReadOptions(), only, None, True)
+    wanted = Wanted.of(table, (), ReadOptions(), only=only)
     storage = storage_at(split.location)
     counts = [count_stripes(storage, file, wanted, table.version) for file in split.files]
     return sum(count for count, _ in counts), sum(count for _, count in counts)
@@ -195,12 +178,10 @@ def read_split_events(
 
     Errors of :func:`read_split` are passed on.
     """
-    options = dataclasses.replace(
-        options or ReadOptions(), prints_shortest_numbers=table.prints_shortest_numbers
-    )
+    options = options or ReadOptions()
     is_delete = any(file.kind is EventFileKind.DELETE_DELTA for file in split.files)
     columns = () if is_delete else table.columns
-    wanted = _wanted(table, columns, options, None, None, True)
+    wanted = Wanted.of(table, columns, options)
     storage, version = storage_at(split.location), table.version
     any_bucket = takes_deletes_of_all_buckets(table)
     rows = snapshot_schema(version, columns, row_ids=False, options=options)

@@ -7,6 +7,7 @@ stripe are read first, and the others when one of its rows is returned.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ from mutation_api.orc.read.column_reader import ReadOptions, column_type, read_c
 from mutation_api.orc.read.event_file import EventFile
 from mutation_api.orc.read.orc_input import OrcInput
 from mutation_api.orc.read.type_changes import NOT_UTF8, first_not_utf8, timestamps_of_texts
-from mutation_api.table.acid_table import AcidColumn
+from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.bucket_resolver import Placement
 
 __all__ = ["FileColumns", "RowChoice", "Wanted", "names_in_file"]
@@ -87,6 +88,26 @@ class Wanted:
     table_name: str = ""
     by_position: bool = False
     sought: EventKeys | None = None
+
+    @classmethod
+    def of(
+        cls,
+        table: AcidTable,
+        columns: Sequence[AcidColumn],
+        options: ReadOptions,
+        *,
+        only: RowChoice | None = None,
+        placement: Placement | None = None,
+        row_ids: bool = True,
+        sought: EventKeys | None = None,
+    ) -> Wanted:
+        """Describe the part to read of a table's files. Numbers become strings as in the table's Hive."""
+        options = dataclasses.replace(options, prints_shortest_numbers=table.prints_shortest_numbers)
+        by_position = table.matches_columns_by_position
+        name = table.full_name
+        return cls(
+            table.columns, tuple(columns), options, only, placement, row_ids, name, by_position, sought
+        )
 
     @functools.cached_property
     def key_columns(self) -> tuple[AcidColumn, ...]:

@@ -185,16 +185,7 @@ class _OrcSearch:
         if struct is not None and not pa.types.is_struct(fields):
             return rows, 0, 0, f"its column {ROW} is {fields}, not a row of the table"
         names = [field.name for field in fields]
-        wanted = Wanted(
-            table.columns,
-            (self.sought.column,),
-            options,
-            None,
-            None,
-            False,
-            table.full_name,
-            table.matches_columns_by_position,
-        )
+        wanted = Wanted.of(table, (self.sought.column,), options, row_ids=False)
         in_file = names_in_file(names, wanted)
         if not _is_of_table(names, table):
             return rows, 0, 0, f"its columns ({', '.join(names)[:200]}) are not those of the table"
@@ -212,7 +203,6 @@ class _OrcSearch:
             TimestampForm.MICROSECONDS,
             is_proleptic=version.counts_days_proleptic,
             release=version.hive_release,
-            prints_shortest_numbers=self.sought.table.prints_shortest_numbers,
         )
 
     def _by_partition(

@@ -117,7 +117,6 @@ class _Examination:
             _OPTIONS,
             is_proleptic=version.counts_days_proleptic,
             release=version.hive_release,
-            prints_shortest_numbers=self._table.prints_shortest_numbers,
         )
         source = OrcInput(self._storage, file.location, file.length, options)
         if source.stripe_count == 0:
@@ -213,7 +212,7 @@ class _Examination:
     ) -> FileColumns:
         table = self._table
         by_position = table.matches_columns_by_position
-        wanted = Wanted(table.columns, table.columns, options, None, None, True, table.full_name, by_position)
+        wanted = Wanted.of(table, table.columns, options)
         names = [field.name for field in row_type]
         in_file = names_in_file(names, wanted)
         for found, expected in misspelled(names, table.column_names, by_position=by_position):
