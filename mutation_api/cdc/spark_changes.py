@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 
 from metastore_client.valid_ids import ValidIdList
 from mutation_api.format.event import DELETE, INSERT, ROW_ID_COLUMN
-from mutation_api.hive.feed_keys import Images, check_images
+from mutation_api.hive.feed_keys import Images, check_images, keys_by_table
 from mutation_api.merge.row_changes import (
     CHANGE_COLUMN,
     UPDATE_AFTER,
@@ -42,7 +42,7 @@ from mutation_api.spark.tasks import snapshot_ddl, split_numbers
 from mutation_api.storage.connect import configure_storage
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.table.acid_table import AcidColumn, AcidTable, AcidTableSerializer, SnapshotView
-from mutation_api.table.row_type import checked_names, named_columns, quoted
+from mutation_api.table.row_type import named_columns, quoted
 from mutation_api.transaction.feed_position import Since, committed_ids, ids_between
 from mutation_api.transaction.hold import Hold
 from mutation_api.write.writing_order import joined_batches
@@ -107,8 +107,9 @@ def table_changes(
     seen = committed_view(view, table)
     acid_table = seen.table
     shown = selected_columns(acid_table, columns)
-    check_images(images, {} if not on else {acid_table.full_name: on}, [table], "table_changes: images")
-    keys = [] if on is None else [c.name for c in named_columns(acid_table, checked_names(on, "changes: on"))]
+    on_table = keys_by_table(on, [table], "changes: on")
+    check_images(images, on_table, [table], "table_changes: images")
+    keys = [c.name for c in named_columns(acid_table, on_table.get(acid_table.full_name, ()))]
     extra = [c for c in named_columns(acid_table, keys) if c not in shown]
     plan = plan_changes(
         view,

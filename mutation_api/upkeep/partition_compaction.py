@@ -195,10 +195,7 @@ class PartitionCompaction:
     @property
     def has_unread(self) -> bool:
         """True if there are directories of events that the snapshot does not read."""
-        read = {file.location.parent for file in self.files}
-        location, version = self.view.locations[self.partition], self.view.table.version
-        entries = [each for each in children_of(storage_at(location), location) if each.is_directory]
-        return len(read) < sum(parse_directory_name(each.name, version) is not None for each in entries)
+        return len({file.location.parent for file in self.files}) < len(self._directories_now())
 
     @property
     def byte_count(self) -> int:
@@ -243,14 +240,10 @@ class PartitionCompaction:
         These are directories that share ids with the new ones without covering them. The server gives a
         partition to one worker at a time, but to another one if the first seems to be dead.
         """
-        table = self.view.table
-        names = [each.name for each in storage_at(self._location).list(self._location) if each.is_directory]
-        parsed = [parse_directory_name(each, table.version) for each in names if not is_hidden(each)]
         others = [
             each
-            for each in parsed
-            if each is not None
-            and each.compaction_txn not in (0, self.txn_id)
+            for each in self._directories_now()
+            if each.compaction_txn not in (0, self.txn_id)
             and not self.view.valid_txns.is_valid(each.compaction_txn)
         ]
         if self.kind is CompactionType.MAJOR:
@@ -264,6 +257,13 @@ class PartitionCompaction:
             return other.first <= last and first <= other.last
 
         return [each for each in others if shares_ids(each)]
+
+    def _directories_now(self) -> list[BaseDirectory | DeltaDirectory]:
+        """Return the directories of the partition that have ids in their names."""
+        entries = children_of(storage_at(self._location), self._location)
+        names = [each.name for each in entries if each.is_directory and not is_hidden(each.name)]
+        parsed = [parse_directory_name(each, self.view.table.version) for each in names]
+        return [each for each in parsed if each is not None]
 
     def is_unchanged(self) -> bool:
         """Return True if the view would still read the files that were planned."""
