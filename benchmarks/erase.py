@@ -13,8 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import tempfile
-import threading
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ import pyarrow as pa
 from benchmarks.measuring.report import finish
 from judges.errors import HiveError
 from judges.hive.hive_judges import Hive41
+from judges.process import in_rounds
 from metastore_client import open_client
 from mutation_api import connect, erase
 from mutation_api.upkeep import ErasureReport
@@ -96,23 +96,14 @@ def _fill(uri: str, table: str, rows: int, days: int, seed: int) -> None:
             hive.table(table).append(data, create_partitions=True)
 
 
-@contextlib.contextmanager
-def _cleaning(judge: Hive41) -> Iterator[None]:
+def _cleaning(judge: Hive41) -> AbstractContextManager[None]:
     """Rounds of the server's cleaner."""
-    stop = threading.Event()
 
     def work() -> None:
-        while not stop.wait(CLEANER_SECONDS):
-            with contextlib.suppress(HiveError):
-                judge.cleaner()
+        with contextlib.suppress(HiveError):
+            judge.cleaner()
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+    return in_rounds(work, CLEANER_SECONDS)
 
 
 def _case(report: ErasureReport, rows: int, people: int, days: int) -> dict[str, Any]:

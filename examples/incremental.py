@@ -19,9 +19,8 @@ import random
 import subprocess
 import sys
 import tempfile
-import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from pathlib import Path
@@ -29,6 +28,7 @@ from pathlib import Path
 from examples.local import create_table
 from judges.hive.hive_judges import Hive23, HiveJudge
 from judges.postgres import Postgres
+from judges.process import in_rounds
 from metastore_client import open_client
 from mutation_api.cdc import enable_update, extract_update, status_page, update_status
 from mutation_api.upkeep import CompactionThreshold, compact_table
@@ -116,7 +116,7 @@ def run(server: Postgres, hive: HiveJudge, work: Path, rows: int, page: Path) ->
                 live_a_day(day, server, rows, follower)
                 wait_until_applied(server, log)
                 say(f"day {day}: about {int(rows * CHANGED_SHARE):,} orders changed")
-                with compactor(hive):
+                with in_rounds(hive.worker, 0.3):  # as a metastore's compactor threads do
                     done = compact_table(
                         metastore,
                         TABLE,
@@ -206,24 +206,6 @@ class Follower:
     def _started(self) -> subprocess.Popen[bytes]:
         with self._log.open("ab") as log:
             return subprocess.Popen(self._command, stdout=sys.stdout, stderr=log, env=self._environment)
-
-
-@contextlib.contextmanager
-def compactor(hive: HiveJudge) -> Iterator[None]:
-    """Compact within the block, as a metastore's compactor threads do."""
-    stop = threading.Event()
-
-    def work() -> None:
-        while not stop.wait(0.3):
-            hive.worker()
-
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
 
 
 def compare(server: Postgres, hive: HiveJudge) -> bool:

@@ -13,7 +13,7 @@ import signal
 import socket
 import subprocess
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, ClassVar, Self
@@ -27,6 +27,7 @@ __all__ = [
     "ProcessJudge",
     "Stoppable",
     "free_port",
+    "in_rounds",
     "log_tail",
     "watched",
 ]
@@ -243,6 +244,27 @@ def watched(
     tell = 'echo "$server"; ' if tells_pid else ""
     script = f'"$@" </dev/null & server=$!; {tell}read -r _; kill -{ends_by} "$server"; wait "$server"'
     return ["/bin/sh", "-c", script, name, *map(str, command)]
+
+
+@contextlib.contextmanager
+def in_rounds(work: Callable[[], object], seconds: float) -> Iterator[None]:
+    """Call a function again and again during the block, after pauses, as a server's own threads do.
+
+    An error that it raises ends the rounds.
+    """
+    stop = threading.Event()
+
+    def rounds() -> None:
+        while not stop.wait(seconds):
+            work()
+
+    thread = threading.Thread(target=rounds)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
 
 
 def free_port() -> int:

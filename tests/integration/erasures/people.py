@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import random
-import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from judges.errors import HiveError
 from judges.hive.hive_judges import HiveJudge
+from judges.process import in_rounds
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
 from mutation_api import Hive
 from mutation_api.storage.local import LocalStorage
@@ -29,25 +30,16 @@ def email(person: int) -> str:
     return f"person{person:05d}@people.example"
 
 
-@contextlib.contextmanager
-def cleaning(judge: HiveJudge, *, worker: bool = False) -> Iterator[None]:
+def cleaning(judge: HiveJudge, *, worker: bool = False) -> AbstractContextManager[None]:
     """Rounds of the cleaner, and of a worker, as the server's threads do them."""
-    stop = threading.Event()
 
     def work() -> None:
-        while not stop.wait(0.2):
-            with contextlib.suppress(HiveError):
-                if worker:
-                    judge.worker()
-                judge.cleaner()
+        with contextlib.suppress(HiveError):
+            if worker:
+                judge.worker()
+            judge.cleaner()
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+    return in_rounds(work, 0.2)
 
 
 @dataclass

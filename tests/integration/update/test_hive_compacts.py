@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 import time
-from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
 
 from judges.errors import HiveError
 from judges.hive.hive_judges import HiveJudge
+from judges.process import in_rounds
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo
 from metastore_client.remote.thrift_client import open_client
@@ -29,23 +29,14 @@ COLUMNS = (ColumnInfo("id", "bigint"), ColumnInfo("item", "string"))
 DAY = ColumnInfo("day", "string")
 
 
-@contextlib.contextmanager
-def _compactor(judge: HiveJudge) -> Iterator[None]:
+def _compactor(judge: HiveJudge) -> AbstractContextManager[None]:
     """Rounds of the worker, as the server's threads do them."""
-    stop = threading.Event()
 
     def work() -> None:
-        while not stop.wait(0.2):
-            with contextlib.suppress(HiveError):  # a compaction failed; its state tells
-                judge.worker()
+        with contextlib.suppress(HiveError):  # a compaction failed; its state tells
+            judge.worker()
 
-    thread = threading.Thread(target=work)
-    thread.start()
-    try:
-        yield
-    finally:
-        stop.set()
-        thread.join()
+    return in_rounds(work, 0.2)
 
 
 @pytest.mark.feature("requesting compactions and waiting for them")

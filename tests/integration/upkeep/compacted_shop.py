@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from judges.hive.hive_judges import HiveJudge
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
@@ -31,6 +34,23 @@ def rows_of(*ids: int, day: str | None = None) -> pa.Table:
 
 class Died(BaseException):
     """The compactor's process is gone."""
+
+
+def deaths(
+    monkeypatch: pytest.MonkeyPatch, steps: Sequence[tuple[Any, str]], compact: Callable[[], object]
+) -> Iterator[str]:
+    """Let a compactor die at each step, a function by owner and name, and yield the name afterwards."""
+    for owner, name in steps:
+        kept = getattr(owner, name)
+
+        def die(*_: object, **__: object) -> None:
+            raise Died
+
+        monkeypatch.setattr(owner, name, die)
+        with pytest.raises(Died):
+            compact()
+        monkeypatch.setattr(owner, name, kept)
+        yield name
 
 
 @dataclass

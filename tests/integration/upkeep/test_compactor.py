@@ -17,7 +17,7 @@ from mutation_api.format.layout import is_hidden
 from mutation_api.storage.local import LocalStorage
 from mutation_api.upkeep import compactor, partition_compaction
 from mutation_api.upkeep.compactor import compact_next, compact_partition
-from tests.integration.upkeep.compacted_shop import Died, Shop, rows_of
+from tests.integration.upkeep.compacted_shop import Died, Shop, deaths, rows_of
 from tests.support.doc_blocks import DOCS, run_blocks
 from tests.support.hive_site import write_hive_site
 
@@ -147,16 +147,7 @@ def test_a_compactor_that_dies_changes_nothing(
         (ThriftMetastoreClient, "compaction_ended"),
         (ThriftMetastoreClient, "commit_txn"),
     ]
-    for owner, name in steps:
-        kept = getattr(owner, name)
-
-        def die(*_: object, **__: object) -> None:
-            raise Died
-
-        monkeypatch.setattr(owner, name, die)
-        with pytest.raises(Died):
-            compact_partition(shop.metastore, shop.name, kind=kind)
-        monkeypatch.setattr(owner, name, kept)
+    for name in deaths(monkeypatch, steps, lambda: compact_partition(shop.metastore, shop.name, kind=kind)):
         assert shop.rows() == before, name
         assert not [each for each in shop.directories() if "_v0" in each], name
     assert shop.compact(kind=kind) is not None

@@ -17,7 +17,7 @@ from mutation_api.upkeep.compact import CompactionThreshold, compact_table
 from mutation_api.upkeep.compactor import compact_partition
 from mutation_api.upkeep.partition_compaction import CompactedDirectory, PartitionCompaction
 from mutation_api.upkeep.verify.verify import verify_table
-from tests.integration.upkeep.compacted_shop import Died, Shop, rows_of
+from tests.integration.upkeep.compacted_shop import Died, Shop, deaths, rows_of
 from tests.support.doc_blocks import DOCS, run_blocks
 from tests.support.hive_site import write_hive_site
 
@@ -239,16 +239,7 @@ def test_a_compactor_that_dies_changes_nothing(
         (unqueued_compaction, "_obsolete"),
         (LocalStorage, "delete_directory"),
     ]
-    for owner, name in steps:
-        kept = getattr(owner, name)
-
-        def die(*_: object, **__: object) -> None:
-            raise Died
-
-        monkeypatch.setattr(owner, name, die)
-        with pytest.raises(Died):
-            compact(shop, partition)
-        monkeypatch.setattr(owner, name, kept)
+    for name in deaths(monkeypatch, steps, lambda: compact(shop, partition)):
         assert shop.rows() == before, name
     assert compact(shop, partition).kept_for == ""
     assert len(shop.directories(partition)) == 1

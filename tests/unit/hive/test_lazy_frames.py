@@ -29,6 +29,7 @@ from tests.unit.read.test_scan_skips import (  # noqa: F401  (fixtures)
     DAYS,
     HIVE_TYPES,
     TYPES,
+    condition,
     rows,
     small_stripes,
     stripes_read,
@@ -78,16 +79,6 @@ def leaf(rng: random.Random) -> pl.Expr:
     )
 
 
-def condition(rng: random.Random, depth: int = 2) -> pl.Expr:
-    """Conditions joined by and, or, not."""
-    kind = rng.randrange(4) if depth else 3
-    if kind == 0:
-        return condition(rng, depth - 1) & condition(rng, depth - 1)
-    if kind == 1:
-        return condition(rng, depth - 1) | condition(rng, depth - 1)
-    return ~condition(rng, depth - 1) if kind == 2 else leaf(rng)
-
-
 @pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 41))])
 def test_a_lazy_frame_has_the_rows_of_an_eager_one(hive: Hive, seed: int) -> None:
     """Random conditions with NULL and NaN, columns and limits; Polars' own rules decide."""
@@ -98,7 +89,7 @@ def test_a_lazy_frame_has_the_rows_of_an_eager_one(hive: Hive, seed: int) -> Non
     whole = frame.collect()
     pushed = 0
     for _ in range(50 if seed > 1 else 20):
-        where = condition(rng)
+        where = condition(rng, leaf)
         columns = rng.sample([*TYPES], rng.randrange(1, 4))
         found = frame.filter(where).select(columns).collect()
         assert str(found.rows()) == str(whole.filter(where).select(columns).rows()), where

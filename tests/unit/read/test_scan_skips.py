@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -129,15 +129,15 @@ def leaf(rng: random.Random) -> pc.Expression:
     ][compare % 5]()
 
 
-def condition(rng: random.Random, depth: int = 2) -> pc.Expression:
-    """Conditions joined by and, or, not."""
+def condition(rng: random.Random, leaf: Callable[[random.Random], Any], depth: int = 2) -> Any:
+    """Conditions joined by and, or, not; ``leaf`` makes one on a single column."""
     kind = rng.randrange(4) if depth else 3
     if kind == 0:
-        return condition(rng, depth - 1) & condition(rng, depth - 1)
+        return condition(rng, leaf, depth - 1) & condition(rng, leaf, depth - 1)
     if kind == 1:
-        return condition(rng, depth - 1) | condition(rng, depth - 1)
+        return condition(rng, leaf, depth - 1) | condition(rng, leaf, depth - 1)
     if kind == 2:
-        return ~condition(rng, depth - 1)
+        return ~condition(rng, leaf, depth - 1)
     return leaf(rng)
 
 
@@ -157,7 +157,7 @@ def test_the_rows_are_those_of_the_whole_table_filtered(hive: Hive, seed: int) -
         whole = handle.scan().to_arrow()
         assert handle.scan().count() == whole.num_rows
         for _ in range(50 if seed > 1 else 15):
-            where = condition(rng)
+            where = condition(rng, leaf)
             columns = rng.sample([*TYPES], rng.randrange(1, 4))
             found = handle.scan(columns, where=where).to_arrow()
             every = RowFilter.of(where, table._table, whole.schema)
