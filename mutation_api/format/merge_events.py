@@ -59,6 +59,21 @@ class EventKeys:
     operation: NDArray[np.int8]
     precedence: NDArray[np.int32]
 
+    @classmethod
+    def inserted(
+        cls, row_ids: NDArray[np.int64], original_txn: int, bucket: int, current_txn: int, precedence: int
+    ) -> EventKeys:
+        """Return the inserts of rows that differ in their row id only."""
+        count = len(row_ids)
+        return cls(
+            original_txn=np.full(count, original_txn, np.int64),
+            bucket=np.full(count, bucket, np.int32),
+            row_id=row_ids,
+            current_txn=np.full(count, current_txn, np.int64),
+            operation=np.full(count, Operation.INSERT, np.int8),
+            precedence=np.full(count, precedence, np.int32),
+        )
+
     def __len__(self) -> int:
         return len(self.original_txn)
 

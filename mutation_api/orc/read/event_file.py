@@ -50,6 +50,9 @@ class EventFileKind(enum.Enum):
     DELETE_DELTA = "delete_delta"
 
 
+_NO_STATEMENT = -1
+
+
 @dataclass(frozen=True)
 class EventFile:
     """One file that a snapshot reads.
@@ -74,6 +77,11 @@ class EventFile:
         if self.kind is EventFileKind.ORIGINAL:
             return self.first > 0
         return self.kind is not EventFileKind.BASE
+
+    @property
+    def precedence(self) -> int:
+        """The precedence of its events, see :class:`EventKeys`."""
+        return _NO_STATEMENT if self.statement_id is None else self.statement_id
 
 
 def check_order(keys: EventKeys, previous: EventKeys | None, file: EventFile) -> None:

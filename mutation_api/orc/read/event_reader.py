@@ -15,10 +15,10 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-from numpy.typing import NDArray
 
 from metastore_client.valid_ids import ValidTxnList
 from mutation_api.errors import CorruptFileError, DirectoryStateError
@@ -37,14 +37,13 @@ from mutation_api.orc.read.event_file import (
     check_operations,
     check_order,
 )
-from mutation_api.orc.read.file_columns import FileColumns, Wanted, names_in_file
+from mutation_api.orc.read.file_columns import FileColumns, NumberedRows, Wanted, names_in_file
 from mutation_api.orc.read.orc_input import OrcInput
 from mutation_api.storage.protocol import Storage
 
 __all__ = ["count_stripes", "event_fields", "read_events"]
 
 _KEY_FIELDS = EVENT_FIELDS[:-1]
-_NO_STATEMENT = -1
 _EXPECTED = event_schema(pa.struct([]))
 _KEY_TYPES = [_EXPECTED.field(name).type for name in _KEY_FIELDS]
 
@@ -107,7 +106,7 @@ def _events(
             check_buckets(keys, file)
         previous = keys.slice(len(keys) - 1, len(keys))
         is_last = stripe.index == source.stripe_count - 1
-        yield _stripe_events(stripe.chunk(keys, drops_rows=drops_rows), keys, is_last=is_last)
+        yield stripe.events(keys, drops_rows=drops_rows, is_last=is_last)
 
 
 def count_stripes(storage: Storage, file: EventFile, wanted: Wanted, version: AcidVersion) -> tuple[int, int]:
@@ -165,16 +164,25 @@ def _stripe_events(chunk: EventChunk, keys: EventKeys, *, is_last: bool) -> Stri
 
 def _read_acid(
     source: OrcInput, file: EventFile, wanted: Wanted, version: AcidVersion, *, drops_rows: bool
-) -> Iterator[tuple[EventKeys, _Stripe]]:
+) -> Iterator[tuple[EventKeys, _Stripe | _NumberedStripe]]:
+    """Yield the stripes that may hold requested rows, with the keys of all events or of the outer ones."""
     stored = event_fields(source, version)
     in_file = names_in_file([f.name for f in source.schema.field(ROW).type], wanted)
     columns = FileColumns(source, file, wanted, in_file, stored[ROW])
     canonical = {name: field for field, name in stored.items()}
     names, early = [stored[name] for name in _KEY_FIELDS], columns.early_names
     is_read_first = drops_rows and wanted.only is not None and wanted.only.is_read_first and bool(early)
-    without = columns.stripes_without_keys() if drops_rows else frozenset()
+    sought = columns.sought_rows() if drops_rows else None
+    if sought is not None:
+        without = sought.stripes_without_ids()
+    else:
+        without = columns.stripes_without_keys() if drops_rows else frozenset()
     for index in range(source.stripe_count):
         if index in without:
+            continue
+        numbered = None if sought is None else sought.numbered(index)
+        if numbered is not None:
+            yield numbered.ends, _NumberedStripe(columns, index, numbered)
             continue
         stripe = None
         if is_read_first:
@@ -213,7 +221,7 @@ def _read_plain(
             yield _stripe_events(EventChunk(keys.slice(0, 0), {}), keys, is_last=index == last)
         else:
             stripe = _Stripe(columns, index, source.read_stripe(index, names))
-            yield _stripe_events(stripe.chunk(keys, drops_rows=True), keys, is_last=index == last)
+            yield stripe.events(keys, drops_rows=True, is_last=index == last)
 
 
 class _Stripe:
@@ -230,7 +238,11 @@ class _Stripe:
                 wanted.placement.check(self._early, str(columns.file.location))
             self.chosen = wanted.only.find(list(self._early.values()))
 
-    def chunk(self, keys: EventKeys, *, drops_rows: bool) -> EventChunk:
+    def events(self, keys: EventKeys, *, drops_rows: bool, is_last: bool) -> StripeEvents:
+        """Return the stripe's events, given their keys."""
+        return _stripe_events(self._chunk(keys, drops_rows=drops_rows), keys, is_last=is_last)
+
+    def _chunk(self, keys: EventKeys, *, drops_rows: bool) -> EventChunk:
         """Return the stripe's events, without rows that were not requested if these may be dropped."""
         wanted, early = self.columns.wanted, self._early
         if wanted.sought is not None and drops_rows:
@@ -248,6 +260,28 @@ class _Stripe:
         late_rows = np.full(len(keys), -1, np.int64)
         late_rows[positions] = np.arange(len(positions))
         return EventChunk(keys, given, late, late_rows)
+
+
+@dataclass(frozen=True)
+class _NumberedStripe:
+    """One stripe of which the positions of the requested rows are known from their ROW__IDs."""
+
+    columns: FileColumns
+    index: int
+    rows: NumberedRows
+
+    def events(self, ends: EventKeys, *, drops_rows: bool, is_last: bool) -> StripeEvents:
+        """Return the requested events; ``ends`` are the keys of the stripe's first and last event."""
+        assert drops_rows, "rows are requested by ROW__ID only if others may be left out"
+        rows, first, last = self.rows, ends.key(0), ends.key(len(ends) - 1)
+        late = LateColumns(functools.partial(self.columns.read_late, self.index, rows.positions, rows.count))
+        return StripeEvents(
+            chunk=EventChunk(rows.keys, {}, late, np.arange(len(rows.keys))),
+            row_count=rows.count,
+            first=first,
+            complete_through=last._replace(row_id=last.row_id - 1) if rows.count > 1 else None,
+            is_last=is_last,
+        )
 
 
 def event_fields(source: OrcInput, version: AcidVersion) -> dict[str, str]:
@@ -289,7 +323,7 @@ def _event_keys(batch: pa.RecordBatch, file: EventFile) -> EventKeys:
         row_id=row_id,
         current_txn=current_txn,
         operation=operation.astype(np.int8),
-        precedence=_precedence(file, len(operation)),
+        precedence=np.full(len(operation), file.precedence, np.int32),
     )
 
 
@@ -304,15 +338,5 @@ def _bucket_of_plain_rows(file: EventFile, version: AcidVersion) -> int:
 
 
 def _plain_keys(position: int, count: int, file: EventFile, bucket: int) -> EventKeys:
-    return EventKeys(
-        original_txn=np.full(count, file.last, np.int64),
-        bucket=np.full(count, bucket, np.int32),
-        row_id=np.arange(position, position + count, dtype=np.int64),
-        current_txn=np.full(count, file.last, np.int64),
-        operation=np.full(count, Operation.INSERT, np.int8),
-        precedence=_precedence(file, count),
-    )
-
-
-def _precedence(file: EventFile, count: int) -> NDArray[np.int32]:
-    return np.full(count, _NO_STATEMENT if file.statement_id is None else file.statement_id, np.int32)
+    row_ids = np.arange(position, position + count, dtype=np.int64)
+    return EventKeys.inserted(row_ids, file.last, bucket, file.last, file.precedence)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,6 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mutation_api.errors import CorruptFileError, RecordValueError, TableNotMutableError
+from mutation_api.format.event import EVENT_FIELDS, ROW, Operation
 from mutation_api.format.hive_type import parse_hive_type
 from mutation_api.format.merge_events import EventKeys
 from mutation_api.format.plain_array import struct_fields
@@ -31,7 +32,7 @@ from mutation_api.orc.read.type_changes import NOT_UTF8, first_not_utf8, timesta
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.bucket_resolver import Placement
 
-__all__ = ["FileColumns", "RowChoice", "Wanted", "names_in_file"]
+__all__ = ["FileColumns", "NumberedRows", "RowChoice", "SoughtRows", "Wanted", "names_in_file"]
 
 _SMALL_BYTES = 64 * 1024
 """Reading a file up to this size is faster than determining which parts need not be read."""
@@ -123,11 +124,85 @@ class Wanted:
         return () if self.only is None else tuple(c for c in self.columns if c not in self.key_columns)
 
 
-_ID_VALUES: Mapping[str, Callable[[EventKeys], NDArray[np.int64]]] = {
-    "originaltransaction": lambda keys: keys.original_txn,
-    "rowid": lambda keys: keys.row_id,
-}
-"""The parts of ROW__ID that select stripes, by the lower-case name of their column."""
+_EVENT_NAMES = (OPERATION, ORIGINAL_TRANSACTION, BUCKET, ROW_ID, CURRENT_TRANSACTION) = tuple(
+    name.lower() for name in EVENT_FIELDS if name != ROW
+)
+"""Some writers spell the names of event fields in another case."""
+
+
+@dataclass(frozen=True)
+class NumberedRows:
+    """Some rows of a stripe whose rows were inserted by one statement and numbered without a gap.
+
+    Attributes:
+        count: the number of rows of the stripe.
+        ends: the keys of its first and its last row.
+        positions: the positions of the rows in the stripe, ascending.
+        keys: their keys.
+    """
+
+    count: int
+    ends: EventKeys
+    positions: NDArray[np.int64]
+    keys: EventKeys
+
+
+@dataclass(frozen=True)
+class SoughtRows:
+    """Where some ROW__IDs may be in a file, by the ranges that its writer recorded.
+
+    Attributes:
+        source: the file.
+        file: its kind and place.
+        sought: the ROW__IDs, sorted.
+        ranges: for each stripe, the known ranges of the event fields, by lower-case name.
+    """
+
+    source: OrcInput
+    file: EventFile
+    sought: EventKeys
+    ranges: Sequence[Mapping[str, Range]]
+
+    def stripes_without_ids(self) -> frozenset[int]:
+        """Return the stripes that cannot hold any of the ROW__IDs."""
+        return frozenset(i for i, ranges in enumerate(self.ranges) if not self._may_be_in(ranges).any())
+
+    def _may_be_in(self, ranges: Mapping[str, Range]) -> NDArray[np.bool_]:
+        found = np.ones(len(self.sought), np.bool_)
+        for name, values in ((ORIGINAL_TRANSACTION, self.sought.original_txn), (ROW_ID, self.sought.row_id)):
+            low, high = ranges.get(name, (None, None))
+            if low is not None and high is not None:
+                found &= (values >= low) & (values <= high)
+        return found
+
+    def numbered(self, index: int) -> NumberedRows | None:
+        """Return the rows in a stripe, without reading all its keys.
+
+        Only its row ids are read, which proves that the rows are where they are expected.
+
+        Returns:
+            None if the stripe was not written by one statement, or its numbers have gaps.
+        """
+        ranges, count = self.ranges[index] if index < len(self.ranges) else {}, self.source.stripe_rows(index)
+        constants = [name for name in _EVENT_NAMES if name != ROW_ID]
+        low, high = ({name: ranges.get(name, (None, None))[end] for name in _EVENT_NAMES} for end in (0, 1))
+        if None in low.values() or any(low[name] != high[name] for name in constants):
+            return None
+        first, last = low[ROW_ID], high[ROW_ID]
+        if low[OPERATION] != Operation.INSERT or last is None or last - first + 1 != count:
+            return None
+        is_here = self._may_be_in(ranges) & (self.sought.bucket == low[BUCKET])
+        row_ids = self.sought.row_id[is_here]
+        (name,) = (name for name in self.source.schema.names if name.lower() == ROW_ID)
+        stored = self.source.read_stripe(index, [name]).column(0)
+        if stored.null_count or not np.array_equal(stored.to_numpy()[row_ids - first], row_ids):
+            return None
+
+        def keys(ids: NDArray[np.int64]) -> EventKeys:
+            event = (low[ORIGINAL_TRANSACTION], low[BUCKET], low[CURRENT_TRANSACTION], self.file.precedence)
+            return EventKeys.inserted(ids, *event)
+
+        return NumberedRows(count, keys(np.array([first, last])), row_ids - first, keys(row_ids))
 
 
 @dataclass(frozen=True)
@@ -188,7 +263,8 @@ class FileColumns:
         if 0 < self.file.byte_count <= _SMALL_BYTES:
             return frozenset()
         if self.wanted.sought is not None:
-            return self._stripes_without_ids(self.wanted.sought)
+            sought = self.sought_rows()
+            return frozenset() if sought is None else sought.stripes_without_ids()
         if only is None:
             return frozenset()
         columns = [c for c in self.wanted.key_columns if c.name in self.in_file]
@@ -200,22 +276,16 @@ class FileColumns:
         ]
         return frozenset(np.flatnonzero(~np.array(only.may_hold(found), np.bool_)).tolist())
 
-    def _stripes_without_ids(self, sought: EventKeys) -> frozenset[int]:
-        """Return the stripes of events that cannot hold any of some ROW__IDs."""
-        names = [n for n in self.source.schema.names if n.lower() in ("originaltransaction", "rowid")]
-        if self.struct is None or len(names) < len(_ID_VALUES):
-            return frozenset()
-        types = dict.fromkeys(names, parse_hive_type("bigint"))
-        found = set()
-        for index, ranges in enumerate(self.source.stripe_ranges(types)):
-            may_hold = np.ones(len(sought), np.bool_)
-            for name, (low, high) in ranges.items():
-                values = _ID_VALUES[name.lower()](sought)
-                if low is not None and high is not None:
-                    may_hold &= (values >= low) & (values <= high)
-            if not may_hold.any():
-                found.add(index)
-        return frozenset(found)
+    def sought_rows(self) -> SoughtRows | None:
+        """Return where the sought ROW__IDs may be. None if none are sought, or the file is small or plain."""
+        sought = self.wanted.sought
+        if sought is None or self.struct is None or 0 < self.file.byte_count <= _SMALL_BYTES:
+            return None
+        stored = {name.lower(): name for name in self.source.schema.names}
+        types = {stored[name]: parse_hive_type("bigint") for name in _EVENT_NAMES if name in stored}
+        ranges = self.source.stripe_ranges(types)
+        by_name = [{name.lower(): ends for name, ends in each.items()} for each in ranges]
+        return SoughtRows(self.source, self.file, sought, by_name)
 
     def _names(self, columns: Sequence[AcidColumn]) -> list[str]:
         prefix = "" if self.struct is None else f"{self.struct}."
