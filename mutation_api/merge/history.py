@@ -21,6 +21,7 @@ later. As these are then needed for later arrivals, they are columns of the tabl
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict, get_args
@@ -242,8 +243,9 @@ class HistoryReport:
     is_dry_run: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the report as a dictionary for JSON."""
-        return dict(vars(self))
+        """Return the report as a dict of JSON types only."""
+        values = dataclasses.asdict(self)
+        return {"table": self.table, "dry_run": values.pop("is_dry_run"), **values}
 
     def __str__(self) -> str:
         would = "would be " if self.is_dry_run else ""

@@ -289,8 +289,9 @@ class OverwriteReport:
     is_dry_run: bool = False
 
     def to_dict(self) -> dict[str, object]:
-        """Return the report as plain values, ready for JSON."""
-        return dataclasses.asdict(self)
+        """Return the report as a dict of JSON types only."""
+        values = dataclasses.asdict(self)
+        return {"table": self.table, "dry_run": values.pop("is_dry_run"), **values}
 
     def __str__(self) -> str:
         """Return one readable line."""

@@ -158,8 +158,7 @@ def run_here(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[R
     What a command caches it drops again, or Spark gives it to the next that reads files of these names.
     """
     spark.catalog.clearCache()  # what other tests left
-    for module in (spark_engine, spark_engine, spark_engine):
-        monkeypatch.setattr(module, "spark_session", lambda name: contextlib.nullcontext(spark))
+    monkeypatch.setattr(spark_engine, "spark_session", lambda name: contextlib.nullcontext(spark))
 
     def run_command(*words: object) -> subprocess.CompletedProcess[str]:
         out, err = io.StringIO(), io.StringIO()

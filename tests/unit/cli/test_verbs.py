@@ -68,7 +68,7 @@ def test_every_verb(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert read(uri) == [(2, "milk", "2.00", 5), (4, "cola", "4.00", 6)]
     partitions = ["--partition", "day=2024-06-01", "--partition", "day=2024-05-01"]
     tried = json.loads(run("overwrite", NAME, str(rows), *partitions, "--dry-run", "--json"))
-    assert (tried["deleted"], tried["inserted"], tried["is_dry_run"]) == (2, 1, True)
+    assert (tried["deleted"], tried["inserted"], tried["dry_run"]) == (2, 1, True)
     assert len(read(uri)) == 2
     run("overwrite", NAME, str(rows), *partitions)
     assert read(uri) == [(4, "cola", "4.00", 6)]
@@ -154,7 +154,7 @@ def test_track(uri: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> 
         file.write_text(f"item,price,seen,more,operation\n{lines}")
         assert main([*words, "--dry-run"]) == main(words) == EXIT_OK
         tried, done = map(json.loads, capsys.readouterr().out.splitlines())
-        assert {**tried, "is_dry_run": False} == done
+        assert {**tried, "dry_run": False} == done
         assert (done["inserted"], done["updated"]) == expected
     with connect(uri) as hive, hive.snapshot("default.versions") as view:
         rows = view.table("default.versions").scan().to_arrow().to_pylist()

@@ -55,7 +55,7 @@ def test_random_logs(hive: Hive, spark: SparkSession, seed: int) -> None:
         sequence = ["at", "lsn"] if has_ties else "at"
         tried = run(hive, spark, *events, sequence=sequence, dry_run=True)
         done = run(hive, spark, *events, sequence=sequence)
-        assert {**tried.to_dict(), "is_dry_run": False} == done.to_dict()
+        assert {**tried.to_dict(), "dry_run": False} == done.to_dict()
     assert read(hive) == history(log, has_ties=has_ties)
 
 
