@@ -56,6 +56,8 @@ READS = 10
 """A round reads the changes so many times, since one time is too short to measure."""
 CHANGED_PART = 100
 TRANSACTIONS = 10
+LOCAL_MEMORY_MIB = 4096
+"""The diff has both states of the table in memory."""
 CDF_AIM, DIFF_AIM, KAFKA_AIM = 1.0, 1 / 30, 2.0
 KINDS = ("driver", METASTORE)
 DELTA, FEED, KEYS, DIFF, PRODUCER = "delta-rs", "feed", "feed, images of keys", "diff", "producer"
@@ -190,6 +192,7 @@ def diff_case(stage: Stage) -> dict[str, Any]:
     changes = min(CHANGES, stage.rows // 10)
     stage.merge(changes)
     words = ["diff", "--table", TABLE, "--since", "1", "--key", "id", "--summary", "--engine", "local"]
+    words += ["--local-memory", str(LOCAL_MEMORY_MIB)]
 
     def theirs(_: int) -> None:
         with contextlib.redirect_stdout(io.StringIO()):
