@@ -32,6 +32,7 @@ from mutation_api.storage.location import Location
 __all__ = [
     "BATCH_ROWS_DEFAULT",
     "COMPRESSIONS",
+    "NO_BLOOM_FILTERS",
     "SORT_MEMORY_BYTES_DEFAULT",
     "SORT_MEMORY_BYTES_MAX",
     "STRIPE_BYTES_DEFAULT",
@@ -39,6 +40,7 @@ __all__ = [
     "AcidColumn",
     "AcidTable",
     "AcidTableSerializer",
+    "BloomFilters",
     "CheckConstraint",
     "SnapshotView",
     "TableRole",
@@ -64,6 +66,22 @@ class AcidColumn:
     type: str
     not_null: bool = False
     default: str = ""
+
+
+@dataclass(frozen=True)
+class BloomFilters:
+    """The columns of which each row group of a file gets a Bloom filter.
+
+    Attributes:
+        columns: names of columns.
+        fpp: the probability that a filter does not exclude a missing value. The default is that of Hive 3.
+    """
+
+    columns: tuple[str, ...] = ()
+    fpp: float = 0.05
+
+
+NO_BLOOM_FILTERS = BloomFilters()
 
 
 @dataclass(frozen=True)
@@ -93,7 +111,7 @@ class AcidTable:
     ``prints_shortest_numbers`` is True if the table's Hive runs on Java 19 or later
     (``types.java_float_text``). ``was_altered`` is True if Hive's ALTER TABLE, which moves no rows, may have
     changed their bucketing. ``user`` is the value of ``current_user()`` in defaults; '' if the table has no
-    such default.
+    such default. Files with rows get ``bloom_filters``.
 
     ``time_zone`` is the time zone of Hive's own processes. The v1 hash of timestamp bucket columns depends on
     it. ``checks`` are the CHECK constraints of columns and table that Hive enforces.
@@ -124,6 +142,7 @@ class AcidTable:
     goes_by_position: bool | None = None
     prints_shortest_numbers: bool = False
     user: str = ""
+    bloom_filters: BloomFilters = NO_BLOOM_FILTERS
 
     @property
     def full_name(self) -> str:
@@ -316,6 +335,7 @@ class AcidTableSerializer:
         fields = {field.name: getattr(table, field.name) for field in dataclasses.fields(table)}
         for name in _ROWS_OF_FIELDS:
             fields[name] = [dataclasses.astuple(each) for each in fields[name]]
+        fields["bloom_filters"] = dataclasses.astuple(table.bloom_filters)
         fields["partition_spellings"] = dict(table.partition_spellings)
         fields["ambiguous_partitions"] = {c: [*names] for c, names in table.ambiguous_partitions.items()}
         fields["location"] = str(table.location)
@@ -339,6 +359,8 @@ class AcidTableSerializer:
             for name, kind in _ROWS_OF_FIELDS.items():
                 fields[name] = tuple(kind(*values) for values in fields[name])
             fields["bucket_columns"] = tuple(fields["bucket_columns"])
+            columns, fpp = fields["bloom_filters"]
+            fields["bloom_filters"] = BloomFilters(tuple(columns), fpp)
             fields["location"] = Location.parse(fields["location"])
             locations = fields["partition_locations"].items()
             fields["partition_locations"] = {name: Location.parse(text) for name, text in locations}

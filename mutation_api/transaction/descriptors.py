@@ -20,7 +20,7 @@ from mutation_api.storage.tree import refused
 from mutation_api.table.acid_table import AcidColumn, AcidTable, CheckConstraint, TableRole
 from mutation_api.table.hive_sql import hive_condition
 from mutation_api.table.partition import canonical_partition_name, parse_partition_name
-from mutation_api.transaction.preconditions import bucketing_version_of, compression_of
+from mutation_api.transaction.preconditions import bloom_filters_of, bucketing_version_of, compression_of
 from mutation_api.transaction.staging import PROBE_PREFIX
 
 __all__ = [
@@ -71,6 +71,7 @@ def describe(
         role=role,
         create_partitions=create_partitions,
         compression=compression_of(table),
+        bloom_filters=bloom_filters_of(table),
         time_zone=time_zone,
         null_partition_text=null_partition_text,
         was_altered=_ALTERED in table.parameters,

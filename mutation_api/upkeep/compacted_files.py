@@ -24,7 +24,7 @@ from metastore_client.valid_ids import ValidIdList
 from mutation_api.errors import CompactionError, RecordValueError
 from mutation_api.format.differences import differs
 from mutation_api.format.event import ROW_ID_COLUMN, Operation, RowIdArrays
-from mutation_api.format.layout import bucket_file_name, plain_file_name
+from mutation_api.format.layout import DELETE_DELTA_PREFIX, bucket_file_name, plain_file_name
 from mutation_api.format.plain_array import struct_fields
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.write.event_writer import EventFileFacts, OrcEventWriter
@@ -39,7 +39,7 @@ from mutation_api.read.snapshot_reader import (
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import OutputFile, Staged
-from mutation_api.table.acid_table import AcidTable, WriterOptions
+from mutation_api.table.acid_table import NO_BLOOM_FILTERS, AcidTable, WriterOptions
 
 __all__ = ["CompactedFile", "FilePlan", "check_compacted", "check_row_ids", "write_compacted"]
 
@@ -124,7 +124,9 @@ def _written(
         table.version, table.columns, row_ids=False, options=ReadOptions(TimestampForm.MICROSECONDS)
     )
     row_type = pa.struct(list(units))
-    writer = OrcEventWriter(file, row_type, version=table.version, own_id=0, options=options)
+    is_of_deletes = plan.directory.name.startswith(DELETE_DELTA_PREFIX)
+    bloom = NO_BLOOM_FILTERS if is_of_deletes else table.bloom_filters
+    writer = OrcEventWriter(file, row_type, version=table.version, own_id=0, options=options, bloom=bloom)
     for batch in _batches(table, plan.splits, valid, form, is_of_events=plan.is_of_events):
         for part in [batch] if form is not TimestampForm.TEXT else _with_clocks(table, batch):
             columns = [

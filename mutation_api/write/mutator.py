@@ -32,7 +32,7 @@ from mutation_api.orc.write.event_writer import EventFileFacts, OrcEventWriter
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import OutputFile
-from mutation_api.table.acid_table import AcidTable, WriterOptions
+from mutation_api.table.acid_table import NO_BLOOM_FILTERS, AcidTable, WriterOptions
 from mutation_api.table.partition import parse_partition_name
 from mutation_api.transaction.manifest import DeltaManifest, FileKind, relative_path
 
@@ -188,6 +188,7 @@ class _StagedFile:
             version=group.table.version,
             own_id=group.table.required_write_id(),
             options=options,
+            bloom=NO_BLOOM_FILTERS if kind is FileKind.DELETE_DELTA else group.table.bloom_filters,
         )
 
     def write(

@@ -22,10 +22,11 @@ import pyorc
 from mutation_api.format.event import RowIdArrays
 from mutation_api.format.plain_array import map_parts, rebased_list, struct_fields
 from mutation_api.format.timestamps import UNITS_PER_SECOND
+from mutation_api.orc.format.stored_values import column_id
 from mutation_api.orc.format.tail import TAIL_CHECKSUM_BYTES, tail_checksum
 from mutation_api.orc.write.file_compressor import FileCompressor
 from mutation_api.orc.write.row_index import KeyLog
-from mutation_api.table.acid_table import ZLIB
+from mutation_api.table.acid_table import ZLIB, BloomFilters
 
 __all__ = [
     "BATCH_ROWS",
@@ -106,7 +107,14 @@ class PyorcEncoder:
     """pyorc's writer over a sink. If rows have keys, ``keys`` records each row at which a stripe may end."""
 
     def __init__(
-        self, sink: Any, schema: pa.Schema, compression: str, stripe_bytes: int, *, has_keys: bool
+        self,
+        sink: Any,
+        schema: pa.Schema,
+        compression: str,
+        stripe_bytes: int,
+        bloom: BloomFilters,
+        *,
+        has_keys: bool,
     ) -> None:
         self.keys = KeyLog()
         self._has_keys = has_keys
@@ -120,6 +128,8 @@ class PyorcEncoder:
             row_index_stride=ROW_INDEX_STRIDE,
             compression=_COMPRESSION_KINDS[compression],
             compression_block_size=COMPRESSION_BLOCK_BYTES,
+            bloom_filter_columns=_bloom_ids(bloom, schema),
+            bloom_filter_fpp=bloom.fpp,
             struct_repr=pyorc.StructRepr.TUPLE,
             converters=_CONVERTERS,
         )
@@ -153,6 +163,11 @@ class PyorcEncoder:
         key = (np.array([number]) for number in self._last[_KEY_FIELDS])
         self.keys.note(np.array([self._rows]), RowIdArrays(*key))
         self._last = None
+
+
+def _bloom_ids(bloom: BloomFilters, schema: pa.Schema) -> list[int]:
+    """Return the numbers of the columns with Bloom filters in a file; a column's name may be struct.field."""
+    return [column_id(schema, name) for name in bloom.columns]
 
 
 def _orc_type(arrow: pa.DataType) -> pyorc.TypeDescription:
@@ -295,7 +310,15 @@ class PyarrowEncoder:
     These are every BATCH_ROWS-th row of a write, and its last row.
     """
 
-    def __init__(self, sink: TailHoldingSink, schema: pa.Schema, compression: str, stripe_bytes: int) -> None:
+    def __init__(
+        self,
+        sink: TailHoldingSink,
+        schema: pa.Schema,
+        compression: str,
+        stripe_bytes: int,
+        bloom: BloomFilters,
+    ) -> None:
+        self._bloom = bloom
         self.keys = KeyLog()
         self._compressor = (
             FileCompressor(sink, schema, COMPRESSION_BLOCK_BYTES) if compression == ZLIB else None
@@ -344,6 +367,8 @@ class PyarrowEncoder:
             compression=_CODECS[self._compression],
             compression_block_size=COMPRESSION_BLOCK_BYTES,
             row_index_stride=ROW_INDEX_STRIDE,
+            bloom_filter_columns=_bloom_ids(self._bloom, self._schema),
+            bloom_filter_fpp=self._bloom.fpp,
             dictionary_key_size_threshold=_DICTIONARY_THRESHOLD if _repeats_texts(first) else 0.0,
         )
         for table in waiting:

@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -44,6 +44,7 @@ from mutation_api.format.event import (
     ACID_STATS,
     ACID_VERSION,
     KEY_INDEX,
+    ROW,
     Operation,
     RowIdArrays,
     event_schema,
@@ -67,7 +68,7 @@ from mutation_api.orc.format.tail import OrcTail, parse_tail
 from mutation_api.orc.write.encoders import PyarrowEncoder, PyorcEncoder, TailHoldingSink
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import OutputFile
-from mutation_api.table.acid_table import ZLIB, WriterOptions
+from mutation_api.table.acid_table import NO_BLOOM_FILTERS, ZLIB, BloomFilters, WriterOptions
 
 __all__ = ["EventFileFacts", "EventRows", "OrcEventWriter", "append_user_metadata"]
 
@@ -220,6 +221,7 @@ class OrcEventWriter:
         version: the layout of the table's files.
         own_id: the value of ``currentTransaction``: the write id, in v1 the transaction's id.
         options: stripe size and compression. A compression of None means zlib.
+        bloom: the Bloom filters of the file.
     """
 
     def __init__(
@@ -230,6 +232,7 @@ class OrcEventWriter:
         version: AcidVersion,
         own_id: int,
         options: WriterOptions | None = None,
+        bloom: BloomFilters = NO_BLOOM_FILTERS,
     ) -> None:
         options = options or WriterOptions()
         self._file = file
@@ -242,6 +245,8 @@ class OrcEventWriter:
         self._own_id = own_id
         self._compression = (options.compression or ZLIB).lower()
         self._stripe_bytes = options.stripe_bytes
+        root = f"{ROW}." if version.has_row_ids else ""
+        self._bloom = replace(bloom, columns=tuple(f"{root}{name}" for name in bloom.columns))
         self._counts = np.zeros(len(Operation), np.int64)
         self._sink = TailHoldingSink(file)
         self._encoder: PyarrowEncoder | PyorcEncoder = self._pyarrow_encoder()
@@ -341,7 +346,7 @@ class OrcEventWriter:
         )
 
     def _pyarrow_encoder(self) -> PyarrowEncoder:
-        return PyarrowEncoder(self._sink, self._schema, self._compression, self._stripe_bytes)
+        return PyarrowEncoder(self._sink, self._schema, self._compression, self._stripe_bytes, self._bloom)
 
     def _change_to_pyorc(self) -> None:
         """Continue with pyorc after copying the rows that have already been written."""
@@ -361,6 +366,7 @@ class OrcEventWriter:
             self._schema,
             self._compression,
             self._stripe_bytes,
+            self._bloom,
             has_keys=self._version.has_row_ids,
         )
         if self.row_count:

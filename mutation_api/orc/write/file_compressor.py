@@ -227,7 +227,7 @@ class FileCompressor:
         index_length = sum(
             length
             for stream, length in zip(streams, lengths, strict=True)
-            if stream.kind == STREAM_KIND_ROW_INDEX
+            if stream.kind >= STREAM_KIND_ROW_INDEX  # Bloom filters are part of the index
         )
         began = self._read - self._pending_bytes
         new = (self._written, index_length, sum(lengths) - index_length, len(new_footer))

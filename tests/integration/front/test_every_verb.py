@@ -32,8 +32,7 @@ from mutation_api import (
 )
 from mutation_api.cli.main import EXIT_OK
 from mutation_api.errors import TransactionStateError
-from mutation_api.hive.connection import Hive
-from mutation_api.hive.hive_table import HiveTable
+from mutation_api.hive.connection import Hive, TableHandle
 from tests.fixtures.fix_judge import LINES
 from tests.integration.conftest import Run
 from tests.support.hive_site import write_hive_site
@@ -119,7 +118,7 @@ class WithoutSpark:
         self._hive, self._orders = hive, orders
 
     @property
-    def _table(self) -> HiveTable:
+    def _table(self) -> TableHandle:
         return self._hive.table(self._orders.name)
 
     def append(self, rows: pa.Table) -> None:
@@ -258,7 +257,7 @@ def orders(hive_line: HiveJudge, line_database: str) -> Orders:
 
 
 @pytest.fixture
-def hive(hive_line: HiveJudge, orders: Orders) -> Iterator[Hive]:
+def connected(hive_line: HiveJudge, orders: Orders) -> Iterator[Hive]:
     """A connection; the tables exist."""
     with connect(hive_line.uri) as hive:
         orders.create(hive)
@@ -268,14 +267,14 @@ def hive(hive_line: HiveJudge, orders: Orders) -> Iterator[Hive]:
 @pytest.fixture(params=["python", "python with spark", "shell", "shell with spark"])
 def way(
     request: pytest.FixtureRequest,
-    hive: Hive,
+    connected: Hive,
     orders: Orders,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Way:
     """Each way to call the verbs."""
     if request.param == "python":
-        return WithoutSpark(hive, orders)
+        return WithoutSpark(connected, orders)
     if request.param == "python with spark":
         return BySpark(request.getfixturevalue("spark"), orders.judge.uri, orders)
     write_hive_site(tmp_path, orders.judge.uri)
@@ -349,14 +348,14 @@ def versions(*changes: tuple[int, str | None, int, str]) -> pa.Table:
 
 
 @pytest.mark.parametrize("hive_line", LINES, indirect=True)
-def test_the_verbs_of_one_transaction_see_each_other(hive: Hive, orders: Orders) -> None:
+def test_the_verbs_of_one_transaction_see_each_other(connected: Hive, orders: Orders) -> None:
     """All verbs on two tables in one transaction; nobody reads them before its end. Hive 2.3 refuses by name
     to look at what a step wrote.
     """
     first = [row(n, ["tea", "milk"][n % 2], f"{n}.50", (MAY, JUNE, JULY)[n % 3]) for n in range(9)]
-    hive.table(orders.name).append(data(*first), create_partitions=True)
+    connected.table(orders.name).append(data(*first), create_partitions=True)
     orders.put(*first)
-    with hive.transaction(orders.name, orders.history, create_partitions=True) as tx:
+    with connected.transaction(orders.name, orders.history, create_partitions=True) as tx:
         written = tx.table(orders.name)
         written.delete(where="day < date '2024-06-01'")
         if orders.judge.line == "2.3":

@@ -8,9 +8,9 @@ from metastore_client.capabilities import Capabilities
 from metastore_client.model import ColumnInfo
 from mutation_api.errors import TableNotMutableError
 from mutation_api.format.layout import AcidVersion
-from mutation_api.table.acid_table import TableRole
+from mutation_api.table.acid_table import BloomFilters, TableRole
 from mutation_api.transaction.descriptors import describe
-from mutation_api.transaction.preconditions import check_mutable, compression_of
+from mutation_api.transaction.preconditions import bloom_filters_of, check_mutable, compression_of
 from tests.support.client_support import table_info
 
 HIVE_2 = Capabilities(version="3.0", has_write_ids=False)
@@ -173,3 +173,27 @@ def test_compression_is_one_that_hive_2_reads(property_text: str | None, codec: 
     properties = ACID if property_text is None else {**ACID, "orc.compress": property_text}
     assert compression_of(table_info(parameters=properties)) == codec
     assert all(codec in version.compressions for version in AcidVersion)
+
+
+@pytest.mark.parametrize(
+    ("properties", "found"),
+    [
+        ({}, BloomFilters()),
+        ({"orc.bloom.filter.columns": "MSG, id,other,id"}, BloomFilters(("id", "msg"))),
+        ({"orc.bloom.filter.columns": "id", "orc.bloom.filter.fpp": "0.01"}, BloomFilters(("id",), 0.01)),
+        ({"orc.bloom.filter.columns": "id", "orc.bloom.filter.fpp": "2"}, BloomFilters(("id",))),
+        ({"orc.bloom.filter.columns": "id", "orc.bloom.filter.fpp": "few"}, BloomFilters(("id",))),
+    ],
+)
+def test_bloom_filters_of_properties(properties: dict[str, str], found: BloomFilters) -> None:
+    """Columns in the table's order, without names that it does not have; a useless probability is ignored."""
+    columns = (ColumnInfo("id", "int"), ColumnInfo("msg", "string"), ColumnInfo("day", "date"))
+    table = table_info(columns=columns, parameters={**ACID, **properties})
+    assert bloom_filters_of(table) == found
+
+
+@pytest.mark.parametrize("kind", ["date", "timestamp", "char(3)", "boolean", "binary", "array<int>"])
+def test_types_without_bloom_filters(kind: str) -> None:
+    """Hive's reader would skip rows by the encoder's filters, or does not use them."""
+    properties = {**ACID, "orc.bloom.filter.columns": "c"}
+    assert bloom_filters_of(table_info(columns=(ColumnInfo("c", kind),), parameters=properties)).columns == ()
