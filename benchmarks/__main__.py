@@ -36,6 +36,7 @@ BENCHMARKS = {
     "small_work": "benchmarks.small_work",
     "wide_tables": "benchmarks.wide_tables",
     "many_deltas": "benchmarks.many_deltas",
+    "repeated_merges": "benchmarks.repeated_merges",
     "verbs": "benchmarks.verbs",
     "lookups": "benchmarks.lookups",
     "compaction": "benchmarks.compaction",
@@ -64,6 +65,7 @@ JOINT = "+"
 LONG = (
     "flights",
     "merge",
+    "repeated_merges",
     "verbs",
     "lookups",
     "feed",
