@@ -27,6 +27,8 @@ from mutation_api.format.plain_array import struct_fields
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.read.key_groups import group_keys, in_key_types
 from mutation_api.read.partition_plan import SnapshotSplit
+from mutation_api.read.row_filter import RowFilter
+from mutation_api.read.table_scan import arrow_schema
 from mutation_api.read.table_view import TableView, open_table
 from mutation_api.spark.credentials import worker_settings
 from mutation_api.spark.jvm import given_or_active, spark_context
@@ -202,6 +204,7 @@ def read_table(
     spark: SparkSession | None = None,
     columns: Sequence[str] | None = None,
     partitions: Sequence[str] | None = None,
+    where: pc.Expression | str | None = None,
     keys: pa.Table | None = None,
     null_safe_keys: bool = False,
     without_keys: bool = False,
@@ -224,6 +227,11 @@ def read_table(
             columns. ``[]`` returns only ROW__ID and reads no other column; it is refused for an insert-only
             table.
         partitions: escaped names (``ds=2015-11-19``) of the partitions to read. If None, all partitions.
+        where: only rows that meet this condition are returned: an Arrow expression over data and partition
+            columns, such as ``pc.field("id") == 5``, or the name of a boolean column. Partitions and stripes
+            that cannot hold such a row are not read. In the others, the columns of the condition are read
+            first. A row for which it is null does not meet it. ``DataFrame.where`` filters the same rows, but
+            Spark cannot tell the tasks what to leave out.
         keys: if given, only rows whose values equal those of a row of this table are returned. Its columns
             are key columns of the table, in any case and including partition columns, in the types of
             ``arrow_type(…, timestamp_unit="us")``. They need not be among ``columns``. Partitions, buckets
@@ -248,7 +256,8 @@ def read_table(
 
     Raises:
         ConfigurationError: If the view is a client, or if there is no session.
-        RecordLayoutError: If the table lacks a column or partition, or if keys have another type.
+        RecordLayoutError: If the table lacks a column or partition, if keys have another type, or if the
+            condition does not fit the columns.
         TableNotMutableError: If Spark cannot hold a column (uniontype). List the other columns in
             ``columns``.
         DirectoryStateError: See :func:`mutation_api.read.partition_plan.plan_splits`.
@@ -263,6 +272,9 @@ def read_table(
     acid_table = seen.table
     wanted = selected_columns(acid_table, columns)
     names = _names(seen, partitions)
+    condition = None if where is None else RowFilter.of(where, acid_table, arrow_schema(acid_table))
+    if condition is not None:
+        names = condition.partitions(names)
     groups = None
     if keys is not None:
         groups = group_keys(
@@ -283,6 +295,7 @@ def read_table(
         wanted,
         ReadOptions(TimestampForm.MICROSECONDS, truncate_nanoseconds, batch_rows),
         worker_settings(spark_context(session), locations),
+        condition,
     )
     return read_splits(session, acid_table, splits, reader, groups)
 

@@ -38,6 +38,7 @@ from mutation_api.orc.read.column_reader import ReadOptions
 from mutation_api.read.key_groups import KeyGroups
 from mutation_api.read.partition_plan import SnapshotSplit
 from mutation_api.read.read_ahead import read_in_turn
+from mutation_api.read.row_filter import RowFilter
 from mutation_api.read.snapshot_reader import split_rows
 from mutation_api.spark.jvm import spark_context
 from mutation_api.storage.connect import configure_storage
@@ -337,12 +338,21 @@ def _is_checked(groups: KeyGroups | None, split: SnapshotSplit) -> bool:
 
 @dataclass(frozen=True)
 class SplitReader:
-    """A reader of splits in a worker, with the driver's storage settings."""
+    """A reader of splits in a worker, with the driver's storage settings.
+
+    Attributes:
+        valid_ids: the list of ids with which the splits were planned.
+        columns: the data and partition columns of the rows, in order.
+        options: the form of timestamps and the size of batches.
+        storage: the driver's settings.
+        where: the condition of the rows. If None, all rows.
+    """
 
     valid_ids: ValidIdList
     columns: tuple[AcidColumn, ...]
     options: ReadOptions
     storage: HadoopSettings
+    where: RowFilter | None = None
 
     def in_turn(
         self,
@@ -354,19 +364,25 @@ class SplitReader:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the batches of splits in order. See :func:`~.snapshot_frame.read_table` for their columns."""
         configure_storage(self.storage)
+        needed = () if self.where is None else self.where.columns
+        others = [c for c in table.all_columns if c.name in needed and c not in self.columns]
 
         def read(split: SnapshotSplit) -> Iterator[pa.RecordBatch]:
             return split_rows(
                 table,
                 split,
                 self.valid_ids,
-                self.columns,
+                (*self.columns, *others),
                 self.options,
                 groups,
+                where=self.where,
                 checks_placement=checks_placement(split),
             )
 
-        yield from (batch for _, batch in read_in_turn(splits, read))
+        for _, batch in read_in_turn(splits, read):
+            met = batch if self.where is None else self.where.rows(batch)
+            if met.num_rows:
+                yield met.select(range(met.num_columns - len(others)))
 
 
 def split_numbers(spark: SparkSession, count: int) -> DataFrame:

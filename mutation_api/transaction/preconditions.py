@@ -149,8 +149,10 @@ zlib.
 _BLOOM_KINDS = frozenset(
     ["tinyint", "smallint", "int", "bigint", "string", "varchar", "float", "double", "decimal"]
 )
-"""Types whose Bloom filters Hive's reader and the encoder agree on. For dates and timestamps before 1582 they do
-not, so Hive would skip rows that exist (measured on 2.3, 3.1 and 4.1). Hive does not use the filter of a char.
+"""Types for which Hive's reader and the encoder agree on the bits of Bloom filters.
+
+For dates and timestamps before 1582 they do not, so Hive would skip rows that exist (measured on 2.3, 3.1 and
+4.1). Hive does not use the filter of a char.
 """
 
 _BUCKETING_VERSIONS = {"": 1, "1": 1, "2": 2}
