@@ -230,8 +230,8 @@ def read_table(
         where: only rows that meet this condition are returned: an Arrow expression over data and partition
             columns, such as ``pc.field("id") == 5``, or the name of a boolean column. Partitions and stripes
             that cannot hold such a row are not read. In the others, the columns of the condition are read
-            first. A row for which it is null does not meet it. ``DataFrame.where`` filters the same rows, but
-            Spark cannot tell the tasks what to leave out.
+            first. A row for which it is null does not meet it. ``DataFrame.where`` drops the
+            other rows only after they have been read.
         keys: if given, only rows whose values equal those of a row of this table are returned. Its columns
             are key columns of the table, in any case and including partition columns, in the types of
             ``arrow_type(…, timestamp_unit="us")``. They need not be among ``columns``. Partitions, buckets
