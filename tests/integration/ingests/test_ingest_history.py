@@ -120,9 +120,9 @@ class Follower:
         """The time of the copy, which only the server knows."""
         if self.tool != SERVER:
             return None
-        ((found,),) = self.judge.sql(
-            f"SELECT {SHOWN.format('changed_at')} FROM {self.names['changes']} ORDER BY log_position LIMIT 1"
-        )
+        # Hive before 4 orders only by columns that it returns.
+        query = f"SELECT log_position, {SHOWN.format('changed_at')} AS shown FROM {self.names['changes']}"
+        ((_, found),) = self.judge.sql(f"{query} ORDER BY log_position LIMIT 1")
         return str(found)
 
     def _rows(self, query: str) -> list[tuple[Any, ...]]:
