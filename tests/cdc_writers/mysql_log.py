@@ -8,7 +8,7 @@ from typing import Any
 
 import pymysql
 from pymysqlreplication import BinLogStreamReader
-from pymysqlreplication.event import RotateEvent, XidEvent
+from pymysqlreplication.event import QueryEvent, RotateEvent, XidEvent
 from pymysqlreplication.row_event import (
     DeleteRowsEvent,
     UpdateRowsEvent,
@@ -59,6 +59,7 @@ class LogFollower:
             pymysql_wrapper=_connect,
         )
         events: list[RowsEvent] = []
+        savepoints: dict[str, int] = {}
         end = self._offset
         try:
             for event in stream:
@@ -68,6 +69,8 @@ class LogFollower:
                     end = event.position
                 elif isinstance(event, LoggedRows):
                     events.append(self._rows_event(event, stream.log_file, end))
+                elif isinstance(event, QueryEvent):
+                    events = _events_after(event.query, events, savepoints)
                 elif isinstance(event, XidEvent) and events:
                     self._count += 1
                     committed = datetime.fromtimestamp(event.timestamp, UTC).replace(tzinfo=None)
@@ -83,6 +86,24 @@ class LogFollower:
         number = int(file.rpartition(".")[2])
         begun = datetime.fromtimestamp(event.timestamp, UTC).replace(tzinfo=None)
         return RowsEvent(table, _OPERATIONS[type(event)], number, end, images, begun)
+
+
+def _events_after(
+    statement: bytes | str, events: list[RowsEvent], savepoints: dict[str, int]
+) -> list[RowsEvent]:
+    """Return the events that still count after a statement of the log.
+
+    A transaction that was rolled back is logged if it also changed what cannot be rolled back.
+    """
+    text = statement.decode() if isinstance(statement, bytes) else statement
+    match text.replace("`", "").split():
+        case ["SAVEPOINT", name]:
+            savepoints[name] = len(events)
+        case ["ROLLBACK", "TO", *_, name]:
+            return events[: savepoints[name]]
+        case ["ROLLBACK"]:
+            return []
+    return events
 
 
 def _image(table: Table, kind: type, row: dict[str, Any]) -> Image:
