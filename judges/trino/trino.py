@@ -138,8 +138,20 @@ def _answer(request: urllib.request.Request) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise JudgeError(f"Trino does not answer {request.full_url}: {error}") from error
     if "error" in answer:
-        raise TrinoError(f"{answer['error']['errorName']}: {answer['error']['message']}")
+        raise TrinoError(_failure(answer["error"]))
     return answer
+
+
+def _failure(error: Mapping[str, Any]) -> str:
+    """The error's name, its message, and those of its causes."""
+    messages, cause = (
+        [f"{error['errorName']}: {error.get('message')}"],
+        error.get("failureInfo", {}).get("cause"),
+    )
+    while cause:
+        messages.append(f"{cause.get('type')}: {cause.get('message')}")
+        cause = cause.get("cause")
+    return "; caused by ".join(messages)
 
 
 def _rows(answer: Mapping[str, Any]) -> list[tuple[Any, ...]]:
