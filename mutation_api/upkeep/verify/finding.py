@@ -63,7 +63,11 @@ class Rule:
 
 _REWRITE = (
     "the program that wrote the file is faulty, or the file was changed later: restore it, or remove its "
-    "directory and write that transaction's changes again"
+    "directory and write that transaction's changes again at once: until then, rows that it deleted reappear"
+)
+_COMPACT = (
+    "have the partition compacted (major), by Hive or by this library, which writes the rows with a right "
+    "entry; Trino writes a wrong one if a file has several stripes. Do not remove the directory"
 )
 _RESTORE = "restore the file from a backup or a replica; if there is none, its rows are lost"
 _MOVE = "move it out of the table's directory, or give it a name that starts with an underscore"
@@ -120,8 +124,18 @@ _DAMAGES = (
     ("event-fields", "a file has the fields of an event, with Hive's names, types and order", _REWRITE),
     ("column-names", "columns are spelled as in the table, in lower case", _REWRITE),
     ("column-type", "values can be read as the table's type", "see what was found; ALTER TABLE may help"),
-    ("key-index", "hive.acid.key.index holds the last ROW__ID of each stripe", _REWRITE),
-    ("acid-stats", "hive.acid.stats counts inserts, updates and deletes", _REWRITE),
+    (
+        "key-index",
+        "hive.acid.key.index holds the last ROW__ID of each stripe: Hive's row reader skips rows by it, or "
+        "fails, if it divides a file",
+        _COMPACT,
+    ),
+    (
+        "acid-stats",
+        "hive.acid.stats counts inserts, updates and deletes: before Hive 4, vectorised readers skip a file "
+        "of deletes that counts none",
+        _COMPACT,
+    ),
     ("acid-version", "hive.acid.version is the layout's version", _REWRITE),
     ("orc-statistics", "ranges, counts and nulls recorded by ORC match the values", _REWRITE),
     (
@@ -216,6 +230,13 @@ _NOTICES = (
         "a delete delta has a hive.acid.key.index that differs from Hive's, as Trino writes it",
         "nothing needs to be done: Hive and this library read its deletes without that entry. Do not remove "
         "the directory: deleted rows would reappear",
+    ),
+    (
+        "acid-stats-of-deletes",
+        "hive.acid.stats of a delete delta counts fewer deletes than there are, as Trino writes it for files "
+        "of several stripes",
+        "nothing needs to be done: Hive and this library read all its deletes. Do not remove the directory: "
+        "deleted rows would reappear",
     ),
     ("missing-partition", "a partition's directory is missing: it has no rows", _WAIT),
     (

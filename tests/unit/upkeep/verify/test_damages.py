@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mutation_api.format.event import KEY_INDEX
+from mutation_api.format.event import ACID_STATS, KEY_INDEX
 from mutation_api.format.layout import AcidVersion
 from mutation_api.upkeep.verify.finding import RULES, Severity
 from mutation_api.upkeep.verify.verify import verify_view
@@ -72,5 +72,20 @@ def test_the_key_index_of_trinos_deletes_is_a_notice(tmp_path: Path) -> None:
     assert report.is_sound
     assert report.row_count == before
     found = [f for f in report.findings if f.rule_name == "key-index-of-deletes"]
+    assert [f.location.path for f in found] == [str(delete_file(table, 0))]
+    assert "would reappear" in found[0].rule.advice
+
+
+@pytest.mark.parametrize(("version", "counted"), [(AcidVersion.V2_HIVE3, 1), (AcidVersion.V2_HIVE4, 0)])
+def test_the_counts_of_trinos_deletes_are_a_notice(
+    tmp_path: Path, version: AcidVersion, counted: int
+) -> None:
+    """Trino counts the deletes of the last stripe; Hive 3.1 skips the file only if it counts none."""
+    table = SoundTable(tmp_path, version)
+    of_trino = {ACID_STATS: f"0,0,{counted}".encode()}
+    table.write(delete_file(table, 0), deletes(table, 0), metadata=lambda entries: entries | of_trino)
+    report = verify_view(view_of(tmp_path, version))
+    assert report.is_sound
+    found = [f for f in report.findings if f.rule_name == "acid-stats-of-deletes"]
     assert [f.location.path for f in found] == [str(delete_file(table, 0))]
     assert "would reappear" in found[0].rule.advice

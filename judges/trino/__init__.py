@@ -1,0 +1,1 @@
+"""A real Trino as judge: another reader and writer of Hive's ACID tables."""

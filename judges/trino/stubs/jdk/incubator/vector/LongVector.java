@@ -1,0 +1,8 @@
+package jdk.incubator.vector;
+
+/** See {@link VectorShape}: looked at when Trino starts, and never used. */
+public final class LongVector {
+  public static final VectorSpecies SPECIES_PREFERRED = null;
+
+  private LongVector() {}
+}

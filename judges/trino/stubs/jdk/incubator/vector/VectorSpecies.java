@@ -1,0 +1,4 @@
+package jdk.incubator.vector;
+
+/** See {@link VectorShape}. */
+public interface VectorSpecies {}

@@ -1,0 +1,1 @@
+"""A real Trino beside Hive and this library, on the same tables."""
