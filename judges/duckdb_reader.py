@@ -35,6 +35,7 @@ for name in names:
     (file,) = (folder / f"duckdb_extension_{name}" / "extensions").glob(f"*/{name}.duckdb_extension")
     connection.execute(f"INSTALL '{file}'")
     connection.execute(f"LOAD {name}")
+connection.execute("SET enable_progress_bar = false")
 json.dump(connection.execute(query).fetchall(), sys.stdout, default=str)
 """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import json
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,11 +11,26 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
+from pyiceberg.catalog import load_catalog
 
-from metastore_client.testing import HIVE_2_3, HIVE_3_1, HIVE_4_1, InMemoryMetastore
+from metastore_client.testing import HIVE_2_3, HIVE_3_1, HIVE_4_1, InMemoryMetastore, memory_tables
+from mutation_api.cdc.export import unit_writer
 from mutation_api.cdc.export.export import Export
+from mutation_api.cdc.export.exported_types import EXPORTED_TYPES, exported_batch
+from mutation_api.cdc.export.target import TargetAddress
+from mutation_api.errors import (
+    ConfigurationError,
+    DirectoryStateError,
+    LockLostError,
+    RecordLayoutError,
+    RecordValueError,
+    SourcePositionError,
+)
+from mutation_api.format.hive_type import NESTED_KINDS, PRIMITIVES
 from mutation_api.hive.connect import connect
 from mutation_api.hive.connection import Hive
+from tests.fixtures.fix_clock import FakeClock
 from tests.support.dying_targets import Died, Mortal
 from tests.support.lakes import KINDS, Lake, in_order
 
@@ -137,3 +153,272 @@ def test_random_changes_and_deaths_at_each_step(hive: Hive, lake: Lake, seed: in
         assert not Export(hive, ORDERS, to=lake.address(), options=lake.options).run().is_changed
         assert export.verify().is_equal
     assert deaths > 3
+
+
+LATEST = pytest.mark.parametrize("hive", ["4.1"], indirect=True)
+
+
+def export_of(hive: Hive, lake: Lake, *tables: str, **options: Any) -> Export:
+    """An export of ORDERS, or of other tables."""
+    names = tables or (ORDERS,)
+    return Export(hive, *names, to=lake.address("{table}"), options=lake.options, **options)
+
+
+def commit_of_a_stranger(lake: Lake) -> None:
+    """Append a row to the target without an export."""
+    row = rows((7, "stranger", 1))
+    if lake.kind == "delta":
+        write_deltalake(str(lake.folder / "orders"), row, mode="append")
+    else:
+        table = lake.iceberg()
+        table.append(row.cast(table.schema().as_arrow()))
+
+
+@LATEST
+def test_a_commit_of_a_stranger_is_refused(hive: Hive, lake: Lake) -> None:
+    """Its rows are neither overwritten nor mixed with those of a later position."""
+    append(hive, (1, "a", 1))
+    export = export_of(hive, lake)
+    export.run()
+    commit_of_a_stranger(lake)
+    append(hive, (2, "b", 1))
+    before = lake.rows()
+    for act in (export.run, export.verify, export.cutover):
+        with pytest.raises(ConfigurationError, match="was not made by an export"):
+            act()
+    assert lake.rows() == before
+
+
+@LATEST
+def test_a_table_of_a_stranger_is_refused(hive: Hive, lake: Lake) -> None:
+    """A target that no export made is left alone."""
+    if lake.kind == "delta":
+        write_deltalake(str(lake.folder / "orders"), rows((7, "stranger", 1)))
+    else:
+        catalog = load_catalog("lake", **lake.options)
+        catalog.create_namespace("copies")
+        catalog.create_table("copies.orders", rows((7, "x", 1)).select(["id", "item"]).schema)
+    append(hive, (1, "a", 1))
+    before = lake.rows()
+    with pytest.raises(ConfigurationError, match="was not made by an export"):
+        export_of(hive, lake).run()
+    assert lake.rows() == before
+
+
+@LATEST
+def test_of_two_runs_at_a_time_one_is_refused(
+    hive: Hive, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit requires that the target is as it was read, also that of rows which are only added."""
+    append(hive, (1, "a", 1))
+    export_of(hive, lake).run()
+    append(hive, (2, "b", 1))
+    slow = export_of(hive, lake)
+    commit = slow.targets[0].commit
+
+    def late(change: Any) -> None:
+        export_of(hive, lake).run()
+        commit(change)
+
+    monkeypatch.setattr(slow.targets[0], "commit", late)
+    with pytest.raises(LockLostError, match="another commit came first"):
+        slow.run()
+    assert lake.rows() == table_rows(hive)
+    assert not export_of(hive, lake).run().is_changed
+
+
+@LATEST
+def test_a_stranger_between_reading_and_committing_is_refused(
+    hive: Hive, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Even if its rows conflict with none of the export's, and the export only adds rows and a column."""
+    append(hive, (1, "a", 1))
+    export_of(hive, lake).run()
+    append(hive, (2, "b", 2))
+    hive.alter_table(ORDERS, add={"note": "string"})
+    slow = export_of(hive, lake)
+    commit = slow.targets[0].commit
+
+    def late(change: Any) -> None:
+        commit_of_a_stranger(lake)
+        commit(change)
+
+    monkeypatch.setattr(slow.targets[0], "commit", late)
+    with pytest.raises(LockLostError, match="another commit came first"):
+        slow.run()
+    assert len(lake.rows()) == 2
+    with pytest.raises(ConfigurationError, match="was not made by an export"):
+        export_of(hive, lake).run()
+
+
+@LATEST
+def test_columns_are_added(hive: Hive, lake: Lake) -> None:
+    """A new column is NULL in the rows before it, and dies nowhere between the column and the rows."""
+    append(hive, (1, "a", 1), (2, "b", 2))
+    export_of(hive, lake).run()
+    hive.alter_table(ORDERS, add={"note": "string", "more": "map<string,smallint>"})
+    (added,) = export_of(hive, lake).run().tables
+    assert added.added_columns == ("note", "more")
+    assert lake.rows() == table_rows(hive)
+    hive.table(ORDERS).update(set={"note": "'x'"}, where="id = 2")
+    export_of(hive, lake).run()
+    assert lake.rows() == table_rows(hive)
+    assert export_of(hive, lake).verify().is_equal
+
+
+@LATEST
+def test_columns_that_were_renamed_or_changed_are_refused_by_name(hive: Hive, lake: Lake) -> None:
+    """The target stays as it is."""
+    append(hive, (1, "a", 1))
+    export_of(hive, lake).run()
+    before = lake.rows()
+    hive.alter_table(ORDERS, widen={"price": "decimal(20,2)"})
+    with pytest.raises(ConfigurationError, match=r"price: the target has decimal128\(12, 2\)"):
+        export_of(hive, lake).run()
+    hive.alter_table(ORDERS, rename={"item": "thing"})
+    with pytest.raises(ConfigurationError, match="item: the table no longer has it"):
+        export_of(hive, lake).run()
+    assert lake.rows() == before
+
+
+@LATEST
+def test_a_table_that_was_created_again_is_refused(
+    hive: Hive, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its ids begin again, so a position of the earlier table means nothing."""
+    append(hive, (1, "a", 1))
+    export_of(hive, lake).run()
+    before = lake.rows()
+    hive.drop_table(ORDERS)
+    monkeypatch.setattr(memory_tables.time, "time", lambda: 4_000_000_000.5)
+    hive.create_table(ORDERS, "id bigint, item string, day date", partitioned_by=["day"])
+    with hive.transaction(ORDERS, create_partitions=True) as tx:
+        tx.table(ORDERS).append(rows((2, "b", 1)).select(["id", "item", "day"]))
+    with pytest.raises(SourcePositionError, match="dropped and created again"):
+        export_of(hive, lake).run()
+    assert lake.rows() == before
+
+
+@LATEST
+def test_types_without_an_equal_are_refused_by_name_or_become_strings(hive: Hive, lake: Lake) -> None:
+    """A union at any depth is refused, with all such columns in one message."""
+    hive.create_table("default.odd", "id int, u uniontype<int,string>, l array<uniontype<int,string>>")
+    with pytest.raises(RecordLayoutError, match=r"u uniontype<int,string>; l array<uniontype<int,string>>"):
+        export_of(hive, lake, "default.odd").run()
+    union = pa.UnionArray.from_dense(
+        pa.array([0, 1], pa.int8()),
+        pa.array([0, 0], pa.int32()),
+        [pa.array([5], pa.int32()), pa.array(["x"])],
+        ["_union_0", "_union_1"],
+    )
+    lists = pa.ListArray.from_arrays(pa.array([0, 1, 2], pa.int32()), union)
+    odd = pa.RecordBatch.from_arrays([pa.array([1, 2], pa.int32()), union, lists], ["id", "u", "l"])
+    hive.table("default.odd").append(odd)
+    export = export_of(hive, lake, "default.odd", unsupported_as_text=True)
+    export.run()
+    found = sorted(lake.arrow("odd").to_pylist(), key=lambda row: row["id"])
+    assert [row["u"] for row in found] == ["[0, 5]", '[1, "x"]']  # the tag, and the value
+    assert export.verify().is_equal
+
+
+@LATEST
+def test_nanoseconds_are_refused_or_cut(hive: Hive, lake: Lake) -> None:
+    """A value that the target cannot hold is not changed silently."""
+    hive.create_table("default.times", "at timestamp")
+    hive.table("default.times").append(pa.table({"at": pa.array([1_000_000_001], pa.timestamp("ns"))}))
+    with pytest.raises(RecordValueError):
+        export_of(hive, lake, "default.times").run()
+    export = export_of(hive, lake, "default.times", truncate_nanoseconds=True)
+    export.run()
+    assert lake.arrow("times")["at"].to_pylist() == [datetime.datetime(1970, 1, 1, 0, 0, 1)]
+    assert export.verify().is_equal
+
+
+@LATEST
+def test_tables_together_are_at_one_position(hive: Hive, lake: Lake) -> None:
+    """All targets get the position of one snapshot, including those whose table did not change."""
+    hive.create_table("default.items", "id bigint, item string")
+    both = (ORDERS, "default.items")
+    export = export_of(hive, lake, *both, tables_together=True)
+    append(hive, (1, "a", 1))
+    first = export.run()
+    assert len({each.position for each in first.tables}) == 1
+    hive.table("default.items").append(pa.table({"id": [1], "item": ["x"]}))
+    second = export.run()
+    assert len({each.position for each in second.tables} - {first.tables[0].position}) == 1
+    assert all(each.is_changed for each in second.tables)
+    assert not export.run().is_changed
+    with pytest.raises(ConfigurationError, match="need one target each"):
+        Export(hive, *both, to=lake.address("one"), options=lake.options)
+
+
+@LATEST
+def test_a_difference_is_found_and_stops_a_cutover(
+    hive: Hive, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A value that was written wrong is reported with its partition, and nothing is marked."""
+
+    def wrong(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+        found = exported_batch(batch, schema)
+        keys, items = (found.column(name).to_pylist() for name in ("id", "item"))
+        items = [None if key == 3 else item for key, item in zip(keys, items, strict=True)]
+        return found.set_column(found.schema.get_field_index("item"), "item", pa.array(items, pa.string()))
+
+    append(hive, *((n, "a", n % 3) for n in range(30)))
+    export = export_of(hive, lake)
+    with monkeypatch.context() as patched:
+        patched.setattr(unit_writer, "exported_batch", wrong)
+        export.run()
+    verified = export.verify()
+    (different,) = verified.tables[0].differences
+    assert not verified.is_equal and different.source_count == different.target_count == 10
+    assert different.values == {"day": None}
+    assert "DIFFER" in str(verified) and verified.to_dict()["equal"] is False
+    with pytest.raises(DirectoryStateError, match="no table was marked"):
+        export.cutover()
+    assert not export.run().is_changed
+
+
+@LATEST
+def test_a_cutover_copies_the_rest_and_ends_the_export(hive: Hive, lake: Lake) -> None:
+    """The table has the mark, and its lock is free again."""
+    append(hive, (1, "a", 1))
+    export = export_of(hive, lake)
+    export.run()
+    append(hive, (2, "b", 1))
+    report = export.cutover()
+    assert report.verified.is_equal and report.exported.is_changed
+    assert lake.rows() == table_rows(hive)
+    assert hive.metastore.get_table("default", "orders").parameters[report.mark] == lake.address()
+    append(hive, (3, "c", 1))
+    with pytest.raises(ConfigurationError, match="was moved to"):
+        export.run()
+    assert json.loads(json.dumps(report.to_dict()))["verified"]["equal"] is True
+
+
+@LATEST
+def test_a_run_repeats_itself_after_a_pause(hive: Hive, lake: Lake) -> None:
+    """Each report is that of one run."""
+    append(hive, (1, "a", 1))
+    clock = FakeClock()
+    following = export_of(hive, lake).follow(60, clock=clock)
+    assert next(following).is_changed
+    append(hive, (2, "b", 1))
+    assert next(following).is_changed
+    assert not next(following).is_changed
+    assert lake.rows() == table_rows(hive)
+    with pytest.raises(ConfigurationError, match="above 0"):
+        next(export_of(hive, lake).follow(0))
+
+
+def test_addresses_that_name_no_target_are_refused() -> None:
+    """A kind and a place are needed."""
+    for wrong in ("s3://bucket/t", "delta:", "iceberg:t", "iceberg:catalog.t", "iceberg:a..b"):
+        with pytest.raises(ConfigurationError, match="expected delta:URL"):
+            TargetAddress.parse(wrong)
+    assert str(TargetAddress.parse("delta:s3a://bucket/t")) == "delta:s3://bucket/t"
+
+
+def test_every_type_of_hive_has_a_place_in_the_table_of_types() -> None:
+    """A new type must be mapped or refused on purpose."""
+    assert set(EXPORTED_TYPES) == {*PRIMITIVES, *NESTED_KINDS}
