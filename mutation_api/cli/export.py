@@ -49,11 +49,7 @@ __all__ = ["add_arguments", "run"]
 VERIFY, CUTOVER = ACTIONS = ("verify", "cutover")
 
 _CONF_FILE = "--target-conf-file"
-_OPTIONS = {
-    **option_names("to", "tables_together", "unsupported_as_text", "truncate_nanoseconds"),
-    "options": "--target-conf",
-    "seconds": "--follow",
-}
+_OPTIONS = option_names("tables_together", "unsupported_as_text", "truncate_nanoseconds")
 
 
 class _Report(Protocol):

@@ -97,7 +97,7 @@ def exported_schema(table: AcidTable, kind: str, *, as_text: bool = False) -> pa
     if refused:
         raise RecordLayoutError(
             f"table {table.full_name} cannot be exported to {kind}: it has no type for {'; '.join(refused)}. "
-            "Pass unsupported_as_text (--unsupported-as-text) to export such types as JSON strings"
+            "Pass unsupported_as_text to export such types as JSON strings"
         )
     return pa.schema(fields)
 

@@ -30,6 +30,7 @@ __all__ = ["UnitWriter"]
 ROWS_PER_GROUP = 1 << 20
 BYTES_PER_GROUP = 64 * 1024 * 1024
 """Rows are collected until they have this size in memory, or this number."""
+_SAMPLE_ROWS = 1 << 13
 BYTES_PER_FILE = 512 * 1024 * 1024
 
 
@@ -72,7 +73,11 @@ class UnitWriter:
             path = self.target.new_path(plan.unit)
             with self.target.create_file(path) as stream:
                 writer = pq.ParquetWriter(
-                    stream, self.file_schema, store_schema=False, store_decimal_as_integer=True
+                    stream,
+                    self.file_schema,
+                    use_dictionary=_repeated_columns(first),
+                    store_schema=False,
+                    store_decimal_as_integer=True,
                 )
                 with writer:
                     group: pa.Table | None = first
@@ -130,3 +135,30 @@ class UnitWriter:
     def _columns(self) -> tuple[AcidColumn, ...]:
         names = self.file_schema.names
         return tuple(column for column in self.view.table.all_columns if column.name in names)
+
+
+def _repeated_columns(rows: pa.Table) -> list[str]:
+    """Return the Parquet columns for which a dictionary is worth its time: whose values often repeat.
+
+    Without this, a dictionary of distinct values is built for each file, and given up when it is full.
+    """
+    found = []
+    sample = rows.slice(0, _SAMPLE_ROWS)
+    for name, column in zip(sample.column_names, sample.columns, strict=True):
+        if pa.types.is_nested(column.type) or 2 * len(column.unique()) <= len(sample):
+            found += _leaves(name, column.type)
+    return found
+
+
+def _leaves(path: str, kind: pa.DataType) -> list[str]:
+    """Return the Parquet columns of a column."""
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return _leaves(f"{path}.list.element", kind.value_type)
+    if pa.types.is_map(kind):
+        return [
+            *_leaves(f"{path}.key_value.key", kind.key_type),
+            *_leaves(f"{path}.key_value.value", kind.item_type),
+        ]
+    if pa.types.is_struct(kind):
+        return [leaf for field in kind for leaf in _leaves(f"{path}.{field.name}", field.type)]
+    return [path]
