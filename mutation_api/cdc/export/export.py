@@ -126,7 +126,7 @@ class Export:
         """Bring the targets to the current state of the tables.
 
         Returns:
-            What changed in each target.
+            The changes in each target.
 
         Raises:
             ConfigurationError: If a target is not one of this export: another program has committed to it,
@@ -328,7 +328,7 @@ def _ids_of(
 
 @dataclass(frozen=True)
 class _Work:
-    """What a run does for one table.
+    """The work of a run on one table.
 
     Attributes:
         view: the table in the snapshot.
@@ -386,5 +386,5 @@ class _Work:
             files_removed=len(removed),
             byte_count=sum(file.byte_count for file in added),
             added_columns=tuple(field.name for field in self.new_columns),
-            copied_anew=tuple(sorted({plan.partition_name or "" for plan in self.plans if plan.is_gap})),
+            copied_again=tuple(sorted({plan.partition_name or "" for plan in self.plans if plan.is_gap})),
         )

@@ -33,7 +33,7 @@ class ExportedTable:
         files_removed: the number of files that are no longer part of the target.
         byte_count: the size of the new files.
         added_columns: the columns that the target got.
-        copied_anew: the partitions that were copied anew because the table's files no longer show what
+        copied_again: the partitions that were copied again because the table's files no longer show what
             changed since the position: after a compaction, an overwrite or a TRUNCATE. '' stands for an
             unpartitioned table.
     """
@@ -51,7 +51,7 @@ class ExportedTable:
     files_removed: int = 0
     byte_count: int = 0
     added_columns: tuple[str, ...] = ()
-    copied_anew: tuple[str, ...] = ()
+    copied_again: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, object]:
         """Return the report as values that JSON can hold."""
@@ -69,7 +69,7 @@ class ExportedTable:
             "files_removed": self.files_removed,
             "byte_count": self.byte_count,
             "added_columns": list(self.added_columns),
-            "copied_anew": list(self.copied_anew),
+            "copied_again": list(self.copied_again),
         }
 
     def __str__(self) -> str:
@@ -83,9 +83,9 @@ class ExportedTable:
         ]
         if self.added_columns:
             lines.append(f"  new columns: {', '.join(self.added_columns)}")
-        if self.copied_anew:
-            names = ", ".join(name or "the whole table" for name in self.copied_anew)
-            lines.append(f"  copied anew, because the files no longer show the changes: {names}")
+        if self.copied_again:
+            names = ", ".join(name or "the whole table" for name in self.copied_again)
+            lines.append(f"  copied again, because the files no longer show the changes: {names}")
         return "\n".join(lines)
 
 

@@ -1,8 +1,8 @@
 """The columns of an exported table: the types of Delta and Iceberg for the types of Hive, in one table. Pure.
 
 Rows are read with timestamps in microseconds, the finest unit that both formats hold without a time zone.
-What the formats cannot hold is refused by the name of the column, or becomes a string with the option
-``as_text``: the value as JSON, as ``hive-mutate read --json`` prints it.
+A column of another type is refused by its name, or becomes a string with the option ``as_text``: the value as
+JSON, as ``hive-mutate read --json`` prints it.
 
 Source: the schema serialization format of the Delta protocol, and the types of Iceberg's format version 2.
 """

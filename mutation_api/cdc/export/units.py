@@ -67,7 +67,7 @@ class Unit:
 
 
 class UnitChange(enum.Enum):
-    """What happens to a unit of the target."""
+    """The change of a unit of the target."""
 
     REPLACE = "replace"
     APPEND = "append"
@@ -80,7 +80,7 @@ class UnitPlan:
 
     Attributes:
         unit: the unit.
-        change: what happens to it.
+        change: its change.
         partition_name: the (escaped) name of its partition; None if the unit is no longer in Hive.
         splits: what the snapshot reads of it.
         is_gap: True if it is replaced only because the files no longer show what changed.
