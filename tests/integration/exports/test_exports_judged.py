@@ -5,6 +5,7 @@ Hive's SQL reads the tables. deltalake, pyiceberg and DuckDB read the copies.
 
 from __future__ import annotations
 
+import contextlib
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from judges.errors import HiveError
 from judges.hive.hive_judges import HiveJudge
 from mutation_api import Hive, connect
 from mutation_api.cdc import Export
@@ -122,12 +124,17 @@ class Shop:
     def compact(self, name: str, kind: str) -> None:
         """Compact a table; its old files stay until the cleaner runs, or not."""
         clean = self.rng.random() < 0.5
+        partitions: list[str | None] = [None]
         if name == self.names[0]:
-            for (partition,) in self.judge.sql(f"SHOW PARTITIONS {name}"):
-                key, _, value = partition.partition("=")
-                self.judge.compact(name, kind, partition=f"{key}='{value}'", clean=clean)
-        else:
-            self.judge.compact(name, kind, clean=clean)
+            named = [str(partition) for (partition,) in self.judge.sql(f"SHOW PARTITIONS {name}")]
+            partitions = ["{}='{}'".format(*each.split("=")) for each in named]
+        for partition in partitions:
+            # Hive 2.3 fails if there is nothing to compact.
+            expected = (
+                contextlib.suppress(HiveError) if self.judge.line == "2.3" else contextlib.nullcontext()
+            )
+            with expected:
+                self.judge.compact(name, kind, partition=partition, clean=clean)
 
 
 def shown(row: dict[str, Any]) -> tuple[Any, ...]:
