@@ -190,6 +190,23 @@ class SplitChanges:
         for inserted in self._inserted(chosen):
             yield from self._new_rows(inserted, deletes, net=net)
 
+    def deleted_keys(self) -> EventKeys | None:
+        """Return the ROW__IDs of rows that the newer snapshot sees as deleted, and the older one does not.
+
+        They are ordered, and each row occurs once. None if there are none. For tables in which an update is a
+        delete and an insert.
+        """
+        return self._deletes(self._is_new)
+
+    def inserted_rows(self, deletes: EventKeys | None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that only the newer snapshot sees, ordered by ROW__ID.
+
+        ``deletes`` is the result of :meth:`deleted_keys`.
+        """
+        for inserted in self._inserted(self._is_new):
+            for rows in self._new_rows(inserted, deletes, net=True):
+                yield rows.rows
+
     # ---- events
 
     def _new_files(self) -> Iterator[EventFile]:

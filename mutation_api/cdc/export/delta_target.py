@@ -27,7 +27,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, RemoveAction, Transaction
 
-from mutation_api.cdc.export.exported_types import DELTA
+from mutation_api.cdc.export.exported_types import DELTA, ROW_ID_NAMES
 from mutation_api.cdc.export.target import (
     ExportRecord,
     NewFile,
@@ -139,6 +139,11 @@ class _DeltaTarget(Target):
         with filesystem.open_output_stream(path) as stream:
             yield stream
 
+    def open_file(self, file: TargetFile) -> contextlib.AbstractContextManager[BinaryIO]:
+        """See :class:`Target`."""
+        found: contextlib.AbstractContextManager[BinaryIO] = self._files().open_input_file(file.handle[0])
+        return found
+
     def _files(self) -> pa.fs.FileSystem:
         if self._filesystem is None:
             if "://" in self._url:
@@ -245,6 +250,8 @@ def _statistics(file: NewFile) -> dict[str, Any]:
         for at in range(row_group.num_columns):
             column = row_group.column(at)
             name, found = column.path_in_schema, column.statistics
+            if name in ROW_ID_NAMES:
+                continue
             if "." in name or found is None or not found.has_null_count:
                 left_out.add(name)
                 continue

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -28,15 +28,14 @@ from mutation_api.cdc.export.export_report import (
 from mutation_api.cdc.export.exported_types import check_columns, exported_schema
 from mutation_api.cdc.export.target import (
     ExportRecord,
-    NewFile,
     Target,
     TargetAddress,
     TargetChange,
     TargetFile,
     open_target,
 )
-from mutation_api.cdc.export.unit_writer import UnitWriter
-from mutation_api.cdc.export.units import UnitChange, UnitPlan, plan_units
+from mutation_api.cdc.export.unit_writer import UnitWriter, WrittenUnit
+from mutation_api.cdc.export.units import Unit, UnitPlan, plan_units
 from mutation_api.errors import ConfigurationError, DirectoryStateError, SourcePositionError
 from mutation_api.hive.connection import Hive
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
@@ -258,9 +257,11 @@ class Export:
         with metastore_errors_as_ours(f"could not look up table {name}"):
             return self._hive.metastore.get_table(*split_full_name(name)).created_seconds
 
-    def _written(self, work: _Work) -> list[list[NewFile]]:
-        file_schema = work.target.file_schema(work.schema)
-        writer = UnitWriter(work.target, work.view, work.before, work.schema, file_schema, self._options)
+    def _written(self, work: _Work) -> list[WrittenUnit]:
+        by_unit: dict[Unit, list[TargetFile]] = defaultdict(list)
+        for file in work.files:
+            by_unit[file.unit].append(file)
+        writer = UnitWriter.of(work.target, by_unit, work.view, work.before, work.schema, self._options)
         return side_by_side(writer.write, work.plans, self._local.thread_count)
 
     # ---- a comparison
@@ -350,37 +351,34 @@ class _Work:
     files: Sequence[TargetFile]
     plans: Sequence[UnitPlan]
 
-    def is_due(self, written: Sequence[Sequence[NewFile]], position: str) -> bool:
+    def is_due(self, written: Sequence[WrittenUnit], position: str) -> bool:
         """Return True if the target needs a commit."""
-        if self.before is None or self.new_columns or any(written) or self._removed():
+        if self.before is None or self.new_columns or any(each.added or each.removed for each in written):
             return True
         # Ids of Hive 2 are those of all tables, so a position without changes would be committed every time.
         return self.view.table.version.uses_write_ids and self.record.position != position
 
-    def _removed(self) -> list[TargetFile]:
-        gone = {plan.unit for plan in self.plans if plan.change is not UnitChange.APPEND}
-        return [file for file in self.files if file.unit in gone]
-
-    def finished(self, written: Sequence[Sequence[NewFile]], position: str, *, is_due: bool) -> ExportedTable:
+    def finished(self, written: Sequence[WrittenUnit], position: str, *, is_due: bool) -> ExportedTable:
         """Commit the files, and return the report."""
         name = self.view.table.full_name
         if not is_due:
             return ExportedTable(
                 name, self.target.name, self.record.position, is_first_copy=False, is_changed=False
             )
-        added, removed = [file for files in written for file in files], self._removed()
+        added = [file for unit in written for file in unit.added]
+        removed = [file for unit in written for file in unit.removed]
         record = dataclasses.replace(self.record, position=position, sequence=self.record.sequence + 1)
         self.target.commit(TargetChange(added, removed, self.new_columns, record))
-        counts = Counter(plan.change for plan in self.plans)
+        counts = Counter((bool(unit.added), bool(unit.removed)) for unit in written)
         return ExportedTable(
             name,
             self.target.name,
             position,
             is_first_copy=self.before is None,
             is_changed=True,
-            units_replaced=counts[UnitChange.REPLACE],
-            units_appended=counts[UnitChange.APPEND],
-            units_removed=counts[UnitChange.REMOVE],
+            units_replaced=counts[True, True],
+            units_appended=counts[True, False],
+            units_removed=counts[False, True],
             row_count=sum(file.row_count for file in added),
             files_added=len(added),
             files_removed=len(removed),

@@ -23,7 +23,10 @@ from mutation_api.table.acid_table import AcidColumn, AcidTable
 __all__ = [
     "DELTA",
     "EXPORTED_TYPES",
+    "FIELD_ID",
     "ICEBERG",
+    "ROW_ID_FIELDS",
+    "ROW_ID_NAMES",
     "ExportedType",
     "check_columns",
     "exported_batch",
@@ -31,6 +34,20 @@ __all__ = [
 ]
 
 DELTA, ICEBERG = "delta", "iceberg"
+
+FIELD_ID = b"PARQUET:field_id"
+"""The metadata of an Arrow field with its identifier in Parquet and Iceberg."""
+_FIRST_ID = 2_000_000_000
+"""Identifiers that tables do not reach, below those that Iceberg reserves."""
+ROW_ID_FIELDS = tuple(
+    pa.field(name, kind, metadata={FIELD_ID: str(_FIRST_ID + at)})
+    for at, (name, kind) in enumerate(
+        [("_hive_writeid", pa.int64()), ("_hive_bucketid", pa.int32()), ("_hive_rowid", pa.int64())]
+    )
+)
+"""The columns of data files with the parts of ROW__ID. The target's table does not have them, so readers skip
+them. By them, a run finds deleted rows."""
+ROW_ID_NAMES = tuple(field.name for field in ROW_ID_FIELDS)
 
 
 @dataclass(frozen=True)
@@ -88,6 +105,8 @@ def exported_schema(table: AcidTable, kind: str, *, as_text: bool = False) -> pa
         parsed = parse_hive_type(column.type)
         if _SPECIAL.search("".join((column.name, *_field_names(parsed)))):
             refused.append(f"{column.name} (a name with one of the characters {_SPECIAL.pattern[1:-1]!r})")
+        elif column.name in ROW_ID_NAMES:
+            refused.append(f"{column.name} (a name that data files use for ROW__ID)")
         elif all(EXPORTED_TYPES[each].delta for each in _kinds(parsed)):
             fields.append(pa.field(column.name, _target_type(_read_type(column), kind)))
         elif as_text:

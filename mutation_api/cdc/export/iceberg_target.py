@@ -21,6 +21,9 @@ import pyarrow as pa
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.exceptions import CommitFailedException, NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.io.pyarrow import (
+    MetricModeTypes,
+    MetricsMode,
+    StatisticsCollector,
     compute_statistics_plan,
     data_file_statistics_from_parquet_metadata,
     parquet_path_to_id_mapping,
@@ -31,8 +34,9 @@ from pyiceberg.partitioning import PartitionFieldValue, PartitionKey
 from pyiceberg.schema import Schema
 from pyiceberg.table import Table
 from pyiceberg.typedef import Record
+from pyiceberg.types import LongType
 
-from mutation_api.cdc.export.exported_types import ICEBERG
+from mutation_api.cdc.export.exported_types import FIELD_ID, ICEBERG, ROW_ID_FIELDS
 from mutation_api.cdc.export.target import (
     ExportRecord,
     NewFile,
@@ -159,6 +163,12 @@ class _IcebergTarget(Target):
         with self._loaded.io.new_output(path).create() as stream:
             yield cast(BinaryIO, stream)
 
+    @contextlib.contextmanager
+    def open_file(self, file: TargetFile) -> Iterator[BinaryIO]:
+        """See :class:`Target`."""
+        with self._loaded.io.new_input(file.handle.file_path).open() as stream:
+            yield cast(BinaryIO, stream)
+
     def commit(self, change: TargetChange) -> None:
         """See :class:`Target`."""
         transaction = self._loaded.transaction()
@@ -188,11 +198,12 @@ class _IcebergTarget(Target):
             for field, name in zip(spec.fields, self.partition_columns(), strict=True)
         ]
         partition = PartitionKey(values, spec, schema).partition if values else Record()
-        statistics = data_file_statistics_from_parquet_metadata(
-            file.metadata,
-            compute_statistics_plan(schema, table.properties),
-            parquet_path_to_id_mapping(schema),
-        )
+        plan, paths = compute_statistics_plan(schema, table.properties), parquet_path_to_id_mapping(schema)
+        for field in ROW_ID_FIELDS:
+            id = int(field.metadata[FIELD_ID])
+            paths[field.name] = id
+            plan[id] = StatisticsCollector(id, LongType(), MetricsMode(MetricModeTypes.NONE), field.name)
+        statistics = data_file_statistics_from_parquet_metadata(file.metadata, plan, paths)
         return DataFile.from_args(
             content=DataFileContent.DATA,
             file_path=file.path,

@@ -177,6 +177,10 @@ class Target(abc.ABC):
         """Create a file. It is complete at the end of the block."""
 
     @abc.abstractmethod
+    def open_file(self, file: TargetFile) -> contextlib.AbstractContextManager[BinaryIO]:
+        """Open a data file for reading."""
+
+    @abc.abstractmethod
     def new_path(self, unit: Unit) -> str:
         """Return the path of a new file of a unit."""
 

@@ -1,10 +1,10 @@
 """The units of an export: the rows of one bucket of one partition, and the plan of which have changed. Pure.
 
 A unit is the set of files of a target that hold the rows of one (partition, bucket). If rows of a unit were
-deleted or updated, its files are replaced by the rows that Hive's snapshot has now. If rows were only added,
-a file with them is added. All that a plan needs is in the names of the files that the snapshot reads, so a
-compaction, an overwrite or a dropped partition since the last position does not make a position unusable: the
-units whose history is no longer known are replaced too.
+deleted or updated, the files that have them are rewritten. If rows were only added, a file with them is
+added. All that a plan needs is in the names of the files that the snapshot reads, so a compaction, an
+overwrite or a dropped partition since the last position does not make a position unusable: the units whose
+history is no longer known are replaced too.
 
 An added file is only right if Hive still has the rows that the target has. TRUNCATE and DROP PARTITION of
 some releases remove files without a transaction. They remove all files of a partition, so a unit without any
@@ -67,9 +67,15 @@ class Unit:
 
 
 class UnitChange(enum.Enum):
-    """The change of a unit of the target."""
+    """The change of a unit of the target.
+
+    REPLACE: its files are replaced by the rows of the snapshot. REWRITE: deleted rows are left out of those
+    of its files that have any, and new rows are added. APPEND: new rows are added. REMOVE: its files are
+    removed.
+    """
 
     REPLACE = "replace"
+    REWRITE = "rewrite"
     APPEND = "append"
     REMOVE = "remove"
 
@@ -150,9 +156,9 @@ class _Rules:
             return None, False
         has_deletes = any(file.kind is EventFileKind.DELETE_DELTA for file in new)
         in_place = self.version.has_row_ids and not self.version.splits_updates
-        if has_deletes or in_place or file_count >= FILES_PER_UNIT:
+        if in_place or file_count >= FILES_PER_UNIT or (has_deletes and len(splits) > 1):
             return UnitChange.REPLACE, False
-        return UnitChange.APPEND, False
+        return UnitChange.REWRITE if has_deletes else UnitChange.APPEND, False
 
     def _may_hold_old_rows(self, file: EventFile) -> bool:
         if file.kind is EventFileKind.DELETE_DELTA:

@@ -18,7 +18,7 @@ from metastore_client.testing import HIVE_2_3, HIVE_3_1, HIVE_4_1, InMemoryMetas
 from mutation_api.cdc.export import unit_writer
 from mutation_api.cdc.export.export import Export
 from mutation_api.cdc.export.exported_types import EXPORTED_TYPES, exported_batch
-from mutation_api.cdc.export.target import TargetAddress
+from mutation_api.cdc.export.target import TargetAddress, TargetFile
 from mutation_api.errors import (
     ConfigurationError,
     DirectoryStateError,
@@ -172,6 +172,50 @@ def commit_of_a_stranger(lake: Lake) -> None:
     else:
         table = lake.iceberg()
         table.append(row.cast(table.schema().as_arrow()))
+
+
+def test_deleted_rows_are_left_out_of_the_files_that_have_them(
+    hive: Hive, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hive's files are read for new rows only, and files without deleted rows stay."""
+    append(hive, *((n, "a", 1) for n in range(40)))
+    export = export_of(hive, lake)
+    export.run()
+    append(hive, *((n, "b", 1) for n in range(40, 50)))
+    export.run()
+    before = {file.handle[0] if lake.kind == "delta" else file.handle.file_path for file in files_of(export)}
+    hive.table(ORDERS).update(set={"item": "'z'"}, where="id < 3")
+    hive.table(ORDERS).delete(where="id = 4")
+    monkeypatch.setattr(unit_writer, "split_rows", lambda *_, **__: pytest.fail("the snapshot was read"))
+    (rewritten,) = export.run().tables
+    assert lake.rows() == table_rows(hive)
+    assert 0 < rewritten.files_removed <= 2
+    after = {file.handle[0] if lake.kind == "delta" else file.handle.file_path for file in files_of(export)}
+    assert len(before & after) == len(before) - rewritten.files_removed >= 2
+
+
+def files_of(export: Export) -> list[TargetFile]:
+    """The files of a target."""
+    (target,) = export.targets
+    target.load()
+    return target.files()
+
+
+@LATEST
+def test_files_that_lack_deleted_rows_are_replaced(
+    hive: Hive, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If a file has other rows than its position says, the snapshot decides."""
+    append(hive, *((n, "a", 1) for n in range(40)))
+    export = export_of(hive, lake)
+    real = unit_writer.split_rows
+    with monkeypatch.context() as patched:
+        patched.setattr(unit_writer, "split_rows", lambda *a, **k: (rows.slice(1) for rows in real(*a, **k)))
+        export.run()
+    assert lake.rows() != table_rows(hive)
+    hive.table(ORDERS).delete(where="id < 10")
+    export.run()
+    assert lake.rows() == table_rows(hive)
 
 
 @LATEST
