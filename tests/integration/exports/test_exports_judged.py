@@ -7,6 +7,9 @@ from __future__ import annotations
 
 import contextlib
 import random
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +19,7 @@ import pytest
 
 from judges.errors import HiveError
 from judges.hive.hive_judges import HiveJudge
-from mutation_api import Hive, connect
+from mutation_api import ConfigurationError, Hive, LockNotAcquiredError, connect
 from mutation_api.cdc import Export
 from tests.support.dying_targets import Died, Mortal
 from tests.support.lakes import KINDS, Lake
@@ -181,3 +184,71 @@ def test_copies_equal_tables_of_hive(shop: Shop) -> None:
         assert counts == [
             list(each) for each in shop.judge.sql(f"SELECT count(*), count(DISTINCT id), sum(id) FROM {name}")
         ]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("hive_line", ["4.1", "3.1", "2.3"], indirect=True)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", [3])
+def test_a_cutover_keeps_others_out(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody can read or change the tables while both sides are compared; afterwards Hive shows the mark."""
+    for _ in range(4):
+        shop.step()
+    export = shop.export()
+    refused = []
+    compare = export._verified
+
+    def while_locked(snapshot: Any, name: str) -> Any:
+        with connect(shop.judge.uri, lock_timeout_seconds=1) as other:
+            for act in (
+                lambda: other.snapshot(name).open().close(),
+                lambda: other.table(name).delete(where="id = 1"),
+            ):
+                with pytest.raises(LockNotAcquiredError):
+                    act()
+                refused.append(name)
+        return compare(snapshot, name)
+
+    monkeypatch.setattr(export, "_verified", while_locked)
+    report = export.cutover()
+    assert len(refused) == 2 * len(shop.names)
+    assert report.verified.is_equal
+    shop.check()
+    for name in shop.names:
+        ((_, value),) = shop.judge.sql(f"SHOW TBLPROPERTIES {name}('{report.mark}')")
+        assert value.startswith(f"{shop.lake.kind}:")
+        with pytest.raises(ConfigurationError, match="was moved to"):
+            shop.export().run()
+    shop.judge.sql(f"INSERT INTO {shop.names[1]} (id) VALUES (1)")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("seed", [4])
+def test_killed_processes_lose_and_repeat_nothing(shop: Shop) -> None:
+    """The command is killed at random times, again and again; no run after it is told about it."""
+    words = ["export", *shop.names, "--to", shop.lake.address("{table}"), *shop.lake.words]
+    words += ["--tables-together", "--metastore", shop.judge.uri]
+    command = [sys.executable, "-m", "mutation_api.cli.main", *words]
+    shop.step()
+    begun = time.monotonic()
+    subprocess.run(command, check=True)
+    seconds = time.monotonic() - begun
+    killed = 0
+    for _ in range(25):
+        for _ in range(2):
+            shop.step()
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+            try:
+                process.wait(shop.rng.uniform(0.3, 1) * seconds)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                killed += 1
+        for txn in shop.hive.metastore.get_open_txns().txns:  # they would end by themselves, later
+            shop.hive.metastore.abort_txn(txn.id)
+    assert killed > 5
+    subprocess.run(command, check=True)
+    shop.check()
+    assert shop.export().verify().is_equal

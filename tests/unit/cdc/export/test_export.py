@@ -44,7 +44,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
     return Lake(tmp_path / "lake", request.param)
 
 
-@pytest.fixture(params=LINES)
+@pytest.fixture(params=["4.1", *(pytest.param(line, marks=pytest.mark.long) for line in ("2.3", "3.1"))])
 def hive(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hive]:
     """A partitioned and bucketed table."""
     metastore = InMemoryMetastore(tmp_path / "warehouse", capabilities=LINES[request.param])
