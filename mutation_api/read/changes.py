@@ -182,7 +182,7 @@ class SplitChanges:
         if not self.table.version.splits_updates:
             yield from self._changed_in_place(chosen, net=net)
             return
-        deletes = self._deletes(chosen)
+        deletes = self.deletes(chosen)
         if deletes is not None:
             own = chosen(deletes.original_txn)
             yield from self._old_rows(deletes.filter(pa.array(~own)))
@@ -190,22 +190,13 @@ class SplitChanges:
         for inserted in self._inserted(chosen):
             yield from self._new_rows(inserted, deletes, net=net)
 
-    def deleted_keys(self) -> EventKeys | None:
-        """Return the ROW__IDs of rows that the newer snapshot sees as deleted, and the older one does not.
-
-        They are ordered, and each row occurs once. None if there are none. For tables in which an update is a
-        delete and an insert.
-        """
-        return self._deletes(self._is_new)
-
     def inserted_rows(self, deletes: EventKeys | None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows that only the newer snapshot sees, ordered by ROW__ID.
-
-        ``deletes`` is the result of :meth:`deleted_keys`.
-        """
+        """Yield the rows that only the newer snapshot sees; ``deletes`` is the result of :meth:`deletes`."""
+        if not self.table.version.has_row_ids:
+            yield from (each.rows for each in self._plain_inserts(None))
+            return
         for inserted in self._inserted(self._is_new):
-            for rows in self._new_rows(inserted, deletes, net=True):
-                yield rows.rows
+            yield from (each.rows for each in self._new_rows(inserted, deletes, net=True))
 
     # ---- events
 
@@ -240,8 +231,9 @@ class SplitChanges:
             if len(keys):
                 yield keys
 
-    def _deletes(self, chosen: Choice) -> EventKeys | None:
-        """Return the delete events of some ids, each row once, ordered by ROW__ID."""
+    def deletes(self, chosen: Choice | None = None) -> EventKeys | None:
+        """Return the delete events of some ids (if None, new ones), each row once, ordered by ROW__ID."""
+        chosen = chosen or self._is_new
         found = [
             keys.filter(pa.array(chosen(keys.current_txn)))
             for file in self._new_files()

@@ -76,13 +76,14 @@ class _DeltaTarget(Target):
         return self._record
 
     def _last_record(self, table: DeltaTable) -> ExportRecord:
-        for commit in table.history(_HISTORY):
-            record = ExportRecord.from_properties(commit)
-            if record is not None:
-                return record
-            if commit.get("operation") not in _HARMLESS:
-                what = f"version {commit.get('version')} ({commit.get('operation', 'unknown operation')})"
-                raise foreign_commit(self.name, what)
+        for count in (1, _HISTORY):  # mostly the last one is that of the export
+            for commit in table.history(count):
+                record = ExportRecord.from_properties(commit)
+                if record is not None:
+                    return record
+                if commit.get("operation") not in _HARMLESS:
+                    what = f"version {commit.get('version')} ({commit.get('operation', 'unknown operation')})"
+                    raise foreign_commit(self.name, what)
         raise foreign_commit(self.name, f"any of the last {_HISTORY} commits")
 
     def create(self, schema: pa.Schema, partition_by: Sequence[str], record: ExportRecord) -> None:

@@ -135,7 +135,7 @@ class UnitWriter:
         """
         assert self.before is not None
         (changes,) = self._changes(plan)
-        deletes = changes.deleted_keys()
+        deletes = changes.deletes()
         masks: list[_Mask] = []
         if deletes is not None:
             old = deletes.filter(pa.array(is_visible(deletes.original_txn, self.before)))

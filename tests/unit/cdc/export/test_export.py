@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from pyiceberg.catalog import load_catalog
 
 from metastore_client.testing import HIVE_2_3, HIVE_3_1, HIVE_4_1, InMemoryMetastore, memory_tables
@@ -215,6 +215,48 @@ def test_files_that_lack_deleted_rows_are_replaced(
     assert lake.rows() != table_rows(hive)
     hive.table(ORDERS).delete(where="id < 10")
     export.run()
+    assert lake.rows() == table_rows(hive)
+
+
+@LATEST
+def test_an_insert_only_table_is_followed(hive: Hive, lake: Lake) -> None:
+    """Its rows have no ROW__ID; inserts add files, and an overwrite replaces them."""
+    name = "default.visits"
+    table = hive.create_table(name, "user string, n int", insert_only=True)
+    export = export_of(hive, lake, name)
+    table.append(pa.table({"user": ["a", "b"], "n": pa.array([1, 2], pa.int32())}))
+    export.run()
+    table.append(pa.table({"user": ["c"], "n": pa.array([3], pa.int32())}))
+    (appended,) = export.run().tables
+    assert (appended.row_count, appended.files_removed) == (1, 0)
+    assert sorted(lake.arrow("visits")["user"].to_pylist()) == ["a", "b", "c"]
+    with hive.transaction(name) as tx:
+        tx.table(name).overwrite(pa.table({"user": ["d"], "n": pa.array([4], pa.int32())}))
+    (replaced,) = export.run().tables
+    assert replaced.files_removed == 2 and replaced.copied_again == ("",)
+    assert lake.arrow("visits").to_pylist() == [{"user": "d", "n": 4}]
+    assert export.verify().is_equal
+
+
+@LATEST
+def test_a_target_may_be_vacuumed(hive: Hive, lake: Lake) -> None:
+    """Replaced files are removed, and the export goes on."""
+    append(hive, *((n, "a", 1) for n in range(10)))
+    export = export_of(hive, lake)
+    export.run()
+    hive.table(ORDERS).update(set={"item": "'z'"}, where="id < 5")
+    export.run()
+    if lake.kind == "delta":
+        removed = DeltaTable(str(lake.folder / "orders")).vacuum(
+            retention_hours=0, dry_run=False, enforce_retention_duration=False
+        )
+        assert removed
+    else:
+        table = lake.iceberg()
+        old = [each.snapshot_id for each in table.snapshots()[:-1]]
+        table.maintenance.expire_snapshots().by_ids(old).commit()
+    append(hive, (100, "b", 1))
+    assert export.run().is_changed
     assert lake.rows() == table_rows(hive)
 
 
