@@ -33,6 +33,7 @@ from mutation_api.cdc.export.target import (
     TargetChange,
     TargetFile,
     open_target,
+    target_errors,
 )
 from mutation_api.cdc.export.unit_writer import UnitWriter, WrittenUnit
 from mutation_api.cdc.export.units import Unit, UnitPlan, plan_units
@@ -105,12 +106,14 @@ class Export:
             raise ConfigurationError("an export needs the name of at least one table")
         self._hive = hive
         self._names = tuple(dict.fromkeys(map(normal_full_name, tables)))
-        address = TargetAddress.parse(to)
-        if len(self._names) > 1 and not address.names_table:
+        self._address = TargetAddress.parse(to)
+        addresses = {name: self._address.of_table(name) for name in self._names}
+        if len({*addresses.values()}) < len(addresses):
             raise ConfigurationError(
-                f"target {to}: {len(self._names)} tables need one target each: use {{table}} in the address"
+                f"target {to}: {len(self._names)} tables need one target each: use {{table}}, and perhaps "
+                "{database}, in the address"
             )
-        self._targets = {name: open_target(address.of_table(name), options or {}) for name in self._names}
+        self._targets = {name: open_target(each, options or {}) for name, each in addresses.items()}
         self._is_together = tables_together
         self._as_text = unsupported_as_text
         self._options = ReadOptions(TimestampForm.MICROSECONDS, truncate_nanoseconds, _BATCH_ROWS)
@@ -134,13 +137,14 @@ class Export:
             RecordLayoutError: If the target has no type for a column.
             RecordValueError: If a timestamp has digits below microseconds.
             LockLostError: If another commit came first.
+            ConnectionFailedError: If the target's storage or catalog failed.
             Other errors: See ``Hive.snapshot``.
         """
         groups = [self._names] if self._is_together else [(name,) for name in self._names]
         found: list[ExportedTable] = []
         for names in groups:
             self._check_not_moved(names)
-            with self._snapshot(names) as snapshot:
+            with target_errors(self._address), self._snapshot(names) as snapshot:
                 found += self._bring(snapshot, names)
         return ExportReport(tuple(found))
 
@@ -173,7 +177,7 @@ class Export:
                 verify again.
             Other errors: See :meth:`run`.
         """
-        with self._snapshot(self._names) as snapshot:
+        with target_errors(self._address), self._snapshot(self._names) as snapshot:
             return VerifiedExport(tuple(self._verified(snapshot, name) for name in self._names))
 
     def cutover(self) -> CutoverReport:
@@ -189,7 +193,7 @@ class Export:
             Other errors: See :meth:`run`.
         """
         self._check_not_moved(self._names)
-        with self._snapshot(self._names, is_exclusive=True) as snapshot:
+        with target_errors(self._address), self._snapshot(self._names, is_exclusive=True) as snapshot:
             exported = ExportReport(tuple(self._bring(snapshot, self._names)))
             verified = VerifiedExport(tuple(self._verified(snapshot, name) for name in self._names))
             if not verified.is_equal:

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from mutation_api.cdc.export.exported_types import DELTA, ICEBERG
 from mutation_api.cdc.export.units import Unit
-from mutation_api.errors import ConfigurationError
+from mutation_api.errors import ConfigurationError, ConnectionFailedError
 
 __all__ = [
     "ExportRecord",
@@ -33,6 +33,7 @@ __all__ = [
     "file_id",
     "foreign_commit",
     "open_target",
+    "target_errors",
 ]
 
 _PREFIX = "hive.export."
@@ -232,11 +233,6 @@ class TargetAddress:
         name = self.name.replace("{database}", database).replace("{table}", table)
         return TargetAddress(self.kind, name)
 
-    @property
-    def names_table(self) -> bool:
-        """True if the address differs from table to table."""
-        return "{table}" in self.name
-
     def __str__(self) -> str:
         """Return the address as it was given."""
         return f"{self.kind}:{self.name}"
@@ -257,6 +253,24 @@ def open_target(address: TargetAddress, options: Mapping[str, str]) -> Target:
             f"pip install 'hive-mutation-api[{address.kind}]'"
         ) from error
     return opened(address.name, options)
+
+
+_PACKAGES = ("_internal", "deltalake", "pyiceberg", "requests", "sqlalchemy")
+"""The first names of modules whose errors are those of a target; deltalake's own are in ``_internal``."""
+
+
+@contextlib.contextmanager
+def target_errors(target: TargetAddress) -> Iterator[None]:
+    """Turn errors of the packages for targets into ConnectionFailedError."""
+    try:
+        yield
+    except Exception as error:
+        if type(error).__module__.partition(".")[0] not in _PACKAGES:
+            raise
+        raise ConnectionFailedError(
+            f"target {target}: {type(error).__name__}: {error}. Run the export again: it reads from the target "
+            "if the commit was made"
+        ) from error
 
 
 def foreign_commit(target: str, what: str) -> ConfigurationError:

@@ -21,6 +21,7 @@ from mutation_api.cdc.export.exported_types import EXPORTED_TYPES, exported_batc
 from mutation_api.cdc.export.target import TargetAddress, TargetFile
 from mutation_api.errors import (
     ConfigurationError,
+    ConnectionFailedError,
     DirectoryStateError,
     LockLostError,
     RecordLayoutError,
@@ -495,6 +496,14 @@ def test_a_run_repeats_itself_after_a_pause(hive: Hive, lake: Lake) -> None:
     assert lake.rows() == table_rows(hive)
     with pytest.raises(ConfigurationError, match="above 0"):
         next(export_of(hive, lake).follow(0))
+
+
+@LATEST
+def test_a_catalog_that_does_not_answer(hive: Hive) -> None:
+    """Errors of the package become those of this library."""
+    options = {"type": "sql", "uri": "sqlite:////no/such/folder/catalog.db", "warehouse": "/nowhere"}
+    with pytest.raises(ConnectionFailedError, match=r"target iceberg:lake\.a\.b: OperationalError"):
+        Export(hive, ORDERS, to="iceberg:lake.a.b", options=options).run()
 
 
 def test_addresses_that_name_no_target_are_refused() -> None:
