@@ -268,8 +268,8 @@ def target_errors(target: TargetAddress) -> Iterator[None]:
         if type(error).__module__.partition(".")[0] not in _PACKAGES:
             raise
         raise ConnectionFailedError(
-            f"target {target}: {type(error).__name__}: {error}. Run the export again: it reads from the target "
-            "if the commit was made"
+            f"target {target}: {type(error).__name__}: {error}. Run the export again: it finds out "
+            "whether its commit was made"
         ) from error
 
 
