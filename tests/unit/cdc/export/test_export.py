@@ -6,6 +6,7 @@ import datetime
 import json
 import random
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -405,6 +406,42 @@ def test_types_without_an_equal_are_refused_by_name_or_become_strings(hive: Hive
     export.run()
     found = sorted(lake.arrow("odd").to_pylist(), key=lambda row: row["id"])
     assert [row["u"] for row in found] == ["[0, 5]", '[1, "x"]']  # the tag, and the value
+    assert export.verify().is_equal
+
+
+PARTITION_VALUES: dict[str, list[Any]] = {
+    "string": ["a b/c=%d", "é\"'", None],
+    "varchar(9)": ["x", None],
+    "char(5)": ["y", None],
+    "tinyint": [1, -5, None],
+    "smallint": [7],
+    "int": [3, None],
+    "bigint": [1 << 40],
+    "boolean": [True, False, None],
+    "decimal(10,3)": [Decimal("1.500"), Decimal("0.001")],  # deltalake 1.6.6 cannot read negative ones
+    "double": [1.5, 1e300],
+    "float": [0.25],
+    "date": [datetime.date(1582, 1, 1), datetime.date(9999, 12, 31)],
+    "timestamp": [datetime.datetime(2024, 5, 1, 12, 0, 0, 123456), datetime.datetime(1, 1, 1)],
+}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", PARTITION_VALUES)
+@LATEST
+def test_values_of_partition_columns(hive: Hive, lake: Lake, kind: str) -> None:
+    """Readers of the target see the values that Hive's partitions have."""
+    name, values = "default.parts", PARTITION_VALUES[kind]
+    table = hive.create_table(name, f"id bigint, p {kind}", partitioned_by=["p"])
+    ids = pa.array(range(len(values)), pa.int64())
+    with hive.transaction(name, create_partitions=True) as tx:
+        tx.table(name).append(pa.table({"id": ids, "p": pa.array(values, table.schema.field("p").type)}))
+    export = export_of(hive, lake, name)
+    export.run()
+    table.delete(where="id = 0")
+    export.run()
+    found = {row["id"]: row["p"] for row in lake.arrow("parts").to_pylist()}
+    assert found == dict(enumerate(values[1:], 1))
     assert export.verify().is_equal
 
 
