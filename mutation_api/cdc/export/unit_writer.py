@@ -137,8 +137,8 @@ class UnitWriter:
         (changes,) = self._changes(plan)
         deletes = changes.deletes()
         masks: list[_Mask] = []
-        if deletes is not None:
-            old = deletes.filter(pa.array(is_visible(deletes.original_txn, self.before)))
+        old = deletes and deletes.filter(pa.array(is_visible(deletes.original_txn, self.before)))
+        if old:  # other deletes are of rows that the target never had
             for file in files:
                 mask = self._remaining(file, old)
                 if mask is None:

@@ -196,6 +196,19 @@ def test_deleted_rows_are_left_out_of_the_files_that_have_them(
     assert len(before & after) == len(before) - rewritten.files_removed >= 2
 
 
+@LATEST
+def test_rows_that_came_and_went_between_two_runs(hive: Hive, lake: Lake) -> None:
+    """The target never had them, so none of its files changes."""
+    append(hive, *((n, "a", 1) for n in range(10)))
+    export = export_of(hive, lake)
+    export.run()
+    append(hive, *((n, "b", 1) for n in range(10, 20)))
+    hive.table(ORDERS).delete(where="id >= 15")
+    (appended,) = export.run().tables
+    assert (appended.row_count, appended.files_removed) == (5, 0)
+    assert lake.rows() == table_rows(hive)
+
+
 def files_of(export: Export) -> list[TargetFile]:
     """The files of a target."""
     (target,) = export.targets
