@@ -285,7 +285,9 @@ class Snapshot(ClosedAtEnd, NotPickled):
         if not self._is_exclusive:
             return components
         return tuple(
-            replace(each, type=LockType.EXCLUSIVE) for each in components if each.level is LockLevel.TABLE
+            # Partitions stay locked for reading, for the cleaner of Hive 2 and 3.
+            replace(each, type=LockType.EXCLUSIVE) if each.level is LockLevel.TABLE else each
+            for each in components
         )
 
     def _opened(self, table: str) -> OpenTable:
