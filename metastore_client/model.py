@@ -124,8 +124,10 @@ class TableInfo:
 
     ``columns`` are the data columns in table order, and ``partition_keys`` are the partition columns.
     ``bucket_columns`` are in CLUSTERED BY order. ``num_buckets`` <= 0 means not bucketed. ``location`` is the
-    string in the metastore, not decoded. ``sent`` is the structure that a server sent, if there is one: a
-    client that alters the table sends it back with its changes.
+    string in the metastore, not decoded. ``created_seconds`` is the time since 1970 at which the table was
+    created, or 0 if it is not known; a table that was dropped and created again has another one. ``sent`` is
+    the structure that a server sent, if there is one: a client that alters the table sends it back with its
+    changes.
     """
 
     database: str
@@ -143,6 +145,7 @@ class TableInfo:
     serde: str = "org.apache.hadoop.hive.ql.io.orc.OrcSerde"
     parameters: Mapping[str, str] = field(default_factory=dict)
     owner: str = ""
+    created_seconds: int = field(default=0, compare=False)
     sent: object = field(default=None, compare=False, repr=False)
 
     @property

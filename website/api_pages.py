@@ -160,6 +160,16 @@ PAGES = (
         },
     ),
     ApiPage(
+        "Export",
+        "Keep copies of tables in Delta Lake or Iceberg in step. [Export](../../export.md) is the guide.",
+        {
+            "mutation_api.cdc": (
+                "Export ExportReport= ExportedTable= VerifiedExport= VerifiedTable= ComparedPartition= "
+                "CutoverReport="
+            )
+        },
+    ),
+    ApiPage(
         "Ingest",
         "Apply the log of a database to tables, exactly once. [Ingest a database's "
         "log](../../guides/ingest.md) and [Kafka](../../kafka.md) are the guides.",

@@ -145,6 +145,7 @@ def table_info(answer: Answer, database: str, table: str) -> TableInfo:
         serde="" if serde.is_absent else serde["serializationLib"].text_or_empty(),
         parameters=answer["parameters"].parameters(),
         owner=answer["owner"].text_or_empty(),
+        created_seconds=answer["createTime"].optional(Answer.number) or 0,
         sent=answer.struct(),
     )
 

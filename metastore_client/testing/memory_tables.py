@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -106,6 +107,7 @@ class MemoryTables(ServerCalls):
             columns=tuple(replace(c, name=c.name.lower()) for c in table.columns),
             partition_keys=tuple(replace(c, name=c.name.lower()) for c in table.partition_keys),
             parameters=_checked_parameters(table, self._capabilities),
+            created_seconds=int(time.time()),
         )
         if self._capabilities.has_exclusive_write_lock:
             stored = _translated(stored)

@@ -7,6 +7,13 @@ from .batch_actions import OverwriteRows as OverwriteRows
 from .batch_actions import ReduceLog as ReduceLog
 from .collector import CollectorSource as CollectorSource
 from .delimited_text import DelimitedText as DelimitedText
+from .export.export import Export as Export
+from .export.export_report import ComparedPartition as ComparedPartition
+from .export.export_report import CutoverReport as CutoverReport
+from .export.export_report import ExportedTable as ExportedTable
+from .export.export_report import ExportReport as ExportReport
+from .export.export_report import VerifiedExport as VerifiedExport
+from .export.export_report import VerifiedTable as VerifiedTable
 from .hive_sink import BatchReport as BatchReport
 from .hive_sink import HiveSink as HiveSink
 from .hive_sink import hive_sink as hive_sink

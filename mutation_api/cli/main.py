@@ -40,6 +40,7 @@ SUBCOMMANDS = {
     "diff": "compare a table with a file, another table or its own past, and save the changes",
     "erase": "erase the rows of keys from tables, and prove that no file holds the keys any more",
     "explain": "explain the state of a transaction, its locks and files, and what to do next",
+    "export": "keep copies of tables in Delta Lake or Apache Iceberg in step with them",
     "history": "show the history of a table, one write id per line",
     "ingest": "apply the operations of a change source to tables, exactly once",
     "merge": "merge rows from files into a table by key, in one transaction",

@@ -15,6 +15,7 @@ from mutation_api.hive.feed_keys import FeedKeys, Images
 from mutation_api.hive.hive_transaction import HiveSnapshot, HiveTransaction, TableHandle
 from mutation_api.table.acid_table import TableRole, WriterOptions
 from mutation_api.transaction.attempts import LOST_RACES, Attempts, check_function
+from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.catalog import (
     Catalog,
     TableSpec,
@@ -26,7 +27,6 @@ from mutation_api.transaction.commit_outcome import close_after_aborts
 from mutation_api.transaction.feed_position import Since
 from mutation_api.transaction.hold import Holds, HoldTime
 from mutation_api.transaction.listener import metastore_errors_as_ours
-from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.past_snapshot import AsOf
 from mutation_api.transaction.snapshot import ClosedAtEnd, NotPickled
 from mutation_api.transaction.transaction_state import TransactionState
@@ -72,6 +72,10 @@ class Hive(ClosedAtEnd, NotPickled):
         """The metastore's client, which lists and creates databases and tables."""
         return self._metastore
 
+    def builder(self) -> MutatorClientBuilder:
+        """Return a builder of clients with the metastore and the options of this connection."""
+        return self._options.builder().metastore(self._metastore)
+
     def transaction(
         self,
         *tables: str,
@@ -86,8 +90,7 @@ class Hive(ClosedAtEnd, NotPickled):
                 tx.table("sales.orders").append(rows)
 
         Args:
-            tables: the tables that it may change and read: ``database.table``. Other transactions that
-                change these tables wait for it.
+            tables: the tables (``database.table``) that it may change and read. Their other writers wait.
             read: the tables that it only reads.
             create_partitions: True to create missing partitions; otherwise they are refused.
             insert_only: True if it will only append. Other inserters then need not wait, and its commit
@@ -101,7 +104,7 @@ class Hive(ClosedAtEnd, NotPickled):
         self._check_open()
         if not tables and not read:
             raise ConfigurationError("a transaction needs the name of at least one table")
-        builder = self._options.builder().metastore(self._metastore)
+        builder = self.builder()
         for name in dict.fromkeys(normal_full_name(each) for each in tables):
             builder.add_sink_table(name, create_partitions=create_partitions, insert_only=insert_only)
         for name in read:
@@ -187,8 +190,7 @@ class Hive(ClosedAtEnd, NotPickled):
         self._check_open()
         if not tables:
             raise ConfigurationError("a snapshot needs the name of at least one table")
-        client: MutatorClient = self._options.builder().metastore(self._metastore).build()
-        snapshot = HiveSnapshot(client, tables, self._options.local, as_of)
+        snapshot = HiveSnapshot(self.builder().build(), tables, self._options.local, as_of)
         self._remember(snapshot, *tables)
         return snapshot
 
@@ -244,16 +246,15 @@ class Hive(ClosedAtEnd, NotPickled):
         named = None
         if consumer is not None:
             named = Consumer(self._metastore, self._options, consumer, tables, watermark_table)
-        client, local = self._options.builder().metastore(self._metastore).build(), self._options.local
         feed = ChangeFeed(
-            client,
+            self.builder().build(),
             tables,
             since,
             on=on,
             net=net,
             columns=columns,
             images=images,
-            local=local,
+            local=self._options.local,
             consumer=named,
             holds=self._holds,
             hold=hold,
@@ -279,8 +280,7 @@ class Hive(ClosedAtEnd, NotPickled):
 
         Args:
             name: ``database.table``; the database must exist.
-            schema: all columns: an Arrow schema, a schema of Spark (``df.schema``), Hive's types by name, or
-                a string with Hive's types as in the example.
+            schema: all columns: an Arrow or Spark schema, Hive's types by name, or a string as above.
             partitioned_by: names of the partition columns, in order. Other columns are data columns.
             clustered_by: names of the bucket columns. Hive 2 requires at least one.
             num_buckets: number of buckets; required with ``clustered_by``, and only allowed then.

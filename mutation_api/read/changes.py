@@ -182,13 +182,21 @@ class SplitChanges:
         if not self.table.version.splits_updates:
             yield from self._changed_in_place(chosen, net=net)
             return
-        deletes = self._deletes(chosen)
+        deletes = self.deletes(chosen)
         if deletes is not None:
             own = chosen(deletes.original_txn)
             yield from self._old_rows(deletes.filter(pa.array(~own)))
             deletes = deletes.filter(pa.array(own))
         for inserted in self._inserted(chosen):
             yield from self._new_rows(inserted, deletes, net=net)
+
+    def inserted_rows(self, deletes: EventKeys | None) -> Iterator[pa.RecordBatch]:
+        """Yield the rows that only the newer snapshot sees; ``deletes`` is the result of :meth:`deletes`."""
+        if not self.table.version.has_row_ids:
+            yield from (each.rows for each in self._plain_inserts(None))
+            return
+        for inserted in self._inserted(self._is_new):
+            yield from (each.rows for each in self._new_rows(inserted, deletes, net=True))
 
     # ---- events
 
@@ -223,8 +231,9 @@ class SplitChanges:
             if len(keys):
                 yield keys
 
-    def _deletes(self, chosen: Choice) -> EventKeys | None:
-        """Return the delete events of some ids, each row once, ordered by ROW__ID."""
+    def deletes(self, chosen: Choice | None = None) -> EventKeys | None:
+        """Return the delete events of some ids (if None, new ones), each row once, ordered by ROW__ID."""
+        chosen = chosen or self._is_new
         found = [
             keys.filter(pa.array(chosen(keys.current_txn)))
             for file in self._new_files()

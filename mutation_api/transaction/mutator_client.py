@@ -195,6 +195,16 @@ class MutatorClient(ClosedAtEnd, NotPickled):
             raise
         return past
 
+    def open_exclusively(self, *full_names: str) -> Snapshot:
+        """Return a view of tables (``database.table``) under the exclusive lock of DDL.
+
+        Nobody else can read or change them until it is closed.
+
+        Raises:
+            Errors: See :meth:`open_snapshot`.
+        """
+        return Snapshot(self._connected(), _sources(full_names), is_exclusive=True).open()
+
     def open_compaction(self, table: str) -> Snapshot:
         """Return the view of a compaction of a table (``database.table``) on Hive 4.
 

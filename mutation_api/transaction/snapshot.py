@@ -14,13 +14,13 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any, ClassVar, NoReturn, Self
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError
-from metastore_client.model import LockComponent, PartitionInfo
+from metastore_client.model import LockComponent, LockLevel, LockType, PartitionInfo
 from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.errors import ClientError, ConfigurationError, TransactionStateError
 from mutation_api.table.acid_table import AcidTable
@@ -160,11 +160,17 @@ class Snapshot(ClosedAtEnd, NotPickled):
     WHAT = "a snapshot"
 
     def __init__(
-        self, session: ClientSession, specs: tuple[TableSpec, ...], *, is_compaction: bool = False
+        self,
+        session: ClientSession,
+        specs: tuple[TableSpec, ...],
+        *,
+        is_compaction: bool = False,
+        is_exclusive: bool = False,
     ) -> None:
         self._session = session
         self._specs = specs
         self._is_compaction = is_compaction
+        self._is_exclusive = is_exclusive
         self._tables: dict[str, OpenTable] = {}
         self._lease: Lease | None = None
 
@@ -275,7 +281,14 @@ class Snapshot(ClosedAtEnd, NotPickled):
     def _to_lock(self) -> tuple[LockComponent, ...]:
         catalog = self._session.catalog
         with metastore_errors_as_ours("could not read the tables of a snapshot"):
-            return lock_components([catalog.to_lock(s) for s in self._specs])
+            components = lock_components([catalog.to_lock(s) for s in self._specs])
+        if not self._is_exclusive:
+            return components
+        return tuple(
+            # Partitions stay locked for reading, for the cleaner of Hive 2 and 3.
+            replace(each, type=LockType.EXCLUSIVE) if each.level is LockLevel.TABLE else each
+            for each in components
+        )
 
     def _opened(self, table: str) -> OpenTable:
         self._open_lease()

@@ -43,6 +43,7 @@ PAGES: Mapping[str, RunBy] = {
         )
     ),
     "docs/erasure.md": RunBy(("tests/integration/erasures/test_erasure.py::test_the_programs_of_the_page",)),
+    "docs/export.md": RunBy((f"{FRONT}/test_pages.py::test_export",)),
     "docs/cookbook.md": RunBy(
         ("tests/unit/test_cookbook.py::test_the_recipes_run_and_print_what_the_page_shows",)
     ),

@@ -38,6 +38,8 @@ __all__ = [
     "kafka_topics_from",
     "log_from",
     "only_topic",
+    "setting_parser",
+    "settings_in",
     "table_map",
     "tables_from",
 ]
@@ -65,6 +67,7 @@ REGISTRY_PASSWORD_VARIABLE = "HIVE_MUTATE_SCHEMA_REGISTRY_PASSWORD"
 _SECRETS = (
     *("password", "passwd", "passphrase", "pass", "secret", "token", "key.pem", "jaas.config"),
     *("sasl.oauthbearer.config", "basic.auth.user.info"),
+    *("access.key", "account.key", "credential", "credentials"),
 )
 """Settings whose names end with one of these, in any case, contain secrets."""
 
@@ -128,7 +131,7 @@ def add_kafka_settings(group: argparse._ArgumentGroup) -> None:
         "--kafka-conf",
         action="append",
         default=[],
-        type=_setting,
+        type=setting_parser("--kafka-conf-file"),
         metavar="NAME=VALUE",
         help="librdkafka setting, such as security.protocol=SASL_SSL (repeatable)",
     )
@@ -149,7 +152,10 @@ def add_kafka_settings(group: argparse._ArgumentGroup) -> None:
 
 def kafka_settings_from(arguments: argparse.Namespace) -> dict[str, str]:
     """Return the settings of Kafka's client. Raises ConfigurationError if their file is invalid."""
-    return {**_settings_in(arguments.kafka_conf_file), **dict(arguments.kafka_conf)}
+    return {
+        **settings_in(arguments.kafka_conf_file, "--kafka-conf-file"),
+        **dict(arguments.kafka_conf),
+    }
 
 
 def kafka_topics_from(arguments: argparse.Namespace) -> KafkaTopics | None:
@@ -230,32 +236,44 @@ def _registry(text: str | None) -> tuple[str | None, dict[str, str]]:
     return address, {f"{REGISTRY_SETTING}basic.auth.user.info": login}
 
 
-def _setting(text: str) -> tuple[str, str]:
-    name, separator, value = text.partition("=")
-    if not (separator and name):
-        raise argparse.ArgumentTypeError(
-            "expected NAME=VALUE (the argument is not shown, since it may be a secret)"
-        )
-    if _is_secret(name):
-        raise argparse.ArgumentTypeError(
-            f"{name.strip()} is a secret, and other users can see a program's arguments. Pass it in "
-            "--kafka-conf-file"
-        )
-    return name, value
+def setting_parser(file_option: str) -> Callable[[str], tuple[str, str]]:
+    """Return a parser of NAME=VALUE for an option, which refuses secrets.
+
+    ``file_option`` is the option for a file that may contain them.
+    """
+
+    def setting(text: str) -> tuple[str, str]:
+        name, separator, value = text.partition("=")
+        if not (separator and name):
+            raise argparse.ArgumentTypeError(
+                "expected NAME=VALUE (the argument is not shown, since it may be a secret)"
+            )
+        if _is_secret(name):
+            raise argparse.ArgumentTypeError(
+                f"{name.strip()} is a secret, and other users can see a program's arguments. Pass it in "
+                f"{file_option}"
+            )
+        return name, value
+
+    return setting
 
 
 def _is_secret(name: str) -> bool:
-    return name.strip().lower().replace("_", ".").endswith(_SECRETS)
+    return name.strip().lower().replace("_", ".").replace("-", ".").endswith(_SECRETS)
 
 
-def _settings_in(path: Path | None) -> dict[str, str]:
-    """Return the settings in a properties file. Raises ConfigurationError if it is invalid."""
+def settings_in(path: Path | None, option: str) -> dict[str, str]:
+    """Return the settings in a properties file that an option names.
+
+    Raises:
+        ConfigurationError: If it is invalid.
+    """
     if path is None:
         return {}
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(f"--kafka-conf-file {path}: cannot read the file: {error}") from error
+        raise ConfigurationError(f"{option} {path}: cannot read the file: {error}") from error
     settings = {}
     for number, line in enumerate(lines, 1):
         text = line.strip()
@@ -263,7 +281,7 @@ def _settings_in(path: Path | None) -> dict[str, str]:
             continue
         name, separator, value = text.partition("=")
         if not (separator and name.strip()):
-            raise ConfigurationError(f"--kafka-conf-file {path}, line {number}: expected NAME=VALUE")
+            raise ConfigurationError(f"{option} {path}, line {number}: expected NAME=VALUE")
         settings[name.strip()] = value.strip()
     return settings
 

@@ -47,6 +47,14 @@ def test_change_feed(sales: Hive23, conf: Path, tmp_path: Path, kafka: Kafka) ->
     assert sales.sql("SELECT id FROM sales.sold_out") == [[1]]
 
 
+def test_export(sales: Hive23, conf: Path, tmp_path: Path) -> None:
+    """docs/export.md: from the first copy to the cutover; another table goes to Iceberg."""
+    run_blocks(DOCS / "export.md", tmp_path, HIVE_CONF_DIR=str(conf))
+    assert sales.sql("SELECT id, item FROM sales.orders ORDER BY id")[0] == [1, "green tea"]
+    moved_to = sales.sql("SHOW TBLPROPERTIES sales.orders('hive.export.moved.to')")
+    assert "delta:lake/orders" in str(moved_to)
+
+
 def test_incremental_update(sales: Hive23, conf: Path, tmp_path: Path, postgres: Postgres) -> None:
     """docs/incremental-update.md: from the first command to the last, on PostgreSQL."""
     postgres.sql("CREATE DATABASE shop")
