@@ -33,7 +33,6 @@ from mutation_api.merge.clauses import (
 from mutation_api.merge.differences import SourceKeys
 from mutation_api.merge.evaluator import Evaluator, target_types
 from mutation_api.merge.key_columns import key_in_type
-from mutation_api.merge.merge_report import MergeReport
 from mutation_api.merge.outcome import MergeOutcome, change_batches, change_schema
 from mutation_api.merge.source_rows import (
     DuplicatedKey,
@@ -41,11 +40,10 @@ from mutation_api.merge.source_rows import (
     duplicated,
     first_of_each,
 )
-from mutation_api.merge.table_side import TableSide, settled
+from mutation_api.merge.table_side import PlannedView, TableSide, settled
 from mutation_api.orc.read.key_filter import KeyFilter
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.write.local_plan import LocalOptions
-from mutation_api.write.staged_writer import LookingTransaction
 
 __all__ = ["LocalMergePlan"]
 
@@ -58,7 +56,7 @@ class LocalMergePlan:
     """A merge whose names, types and clauses have been checked by the code that constructs it.
 
     Attributes:
-        transaction: an open transaction; the table is one of its sinks.
+        view: the reader's view of the table.
         table: the table's descriptor.
         source: the source's rows.
         keys: names of the key columns.
@@ -74,7 +72,7 @@ class LocalMergePlan:
         RecordValueError: If a timestamp in a key column has digits below microseconds.
     """
 
-    transaction: LookingTransaction
+    view: PlannedView
     table: AcidTable
     source: pa.RecordBatch
     keys: tuple[str, ...]
@@ -120,10 +118,6 @@ class LocalMergePlan:
             outcome.add(each)
         return outcome
 
-    def report(self, *, is_dry_run: bool) -> MergeReport:
-        """Count the rows. See :meth:`MergeOutcome.report`."""
-        return self.outcome.report(self.transaction, self.table, is_dry_run=is_dry_run)
-
     def changes(self) -> pa.RecordBatchReader:
         """Return the change set for :func:`mutation_api.write.apply.apply_arrow`.
 
@@ -145,7 +139,7 @@ class LocalMergePlan:
     @cached_property
     def _table_side(self) -> TableSide:
         return TableSide(
-            self.transaction,
+            self.view,
             self.table,
             self.source.nbytes,
             self._keys,

@@ -28,6 +28,7 @@ from mutation_api.merge.source_rows import READ_BYTES_MAX, plain_batch
 from mutation_api.merge.spark_columns import check_spark_type, first_holding, order_of
 from mutation_api.merge.spark_diff import partitions_where
 from mutation_api.merge.spark_expressions import Expression, ExpressionAnalyser, Sides, SparkMerge, column_of
+from mutation_api.read.table_view import open_table
 from mutation_api.spark.job import collected_if_few, is_few
 from mutation_api.spark.plan import in_wall_clock, wall_clock_type
 from mutation_api.spark.versions import collected, frame_of_arrow
@@ -176,7 +177,8 @@ def few_rows_plan(
         spark, table, resolved, rows, sides.source_schema, sides.target_schema, options
     )
     local = LocalOptions()
-    plan = LocalMergePlan(transaction, table, rows, keys, resolved, evaluator, options, local, samples)
+    view = open_table(transaction, table.full_name)
+    plan = LocalMergePlan(view, table, rows, keys, resolved, evaluator, options, local, samples)
     return plan if plan.bytes_to_read <= READ_BYTES_MAX else None
 
 

@@ -27,7 +27,7 @@ from mutation_api.merge.clauses import (
     MergeOptionsDict,
     checked_keys,
 )
-from mutation_api.merge.local_merge import preview_rows, write_plan
+from mutation_api.merge.local_merge import preview_plan, write_plan
 from mutation_api.merge.local_plan import LocalMergePlan
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.merge.preview import SAMPLES_DEFAULT, Preview
@@ -157,7 +157,7 @@ class MergeInto:
     ) -> MergeReport:
         if (few := self._few_rows_plan(num_partitions)) is not None:
             with translated_worker_errors(self._what):
-                return write_plan(few, insert_files, options, before_writing)
+                return write_plan(self.transaction, few, insert_files, options, before_writing)
         with self._planned() as plan:
             report = plan.outcome.report(self.transaction, plan.table, is_dry_run=False)
             if before_writing is not None:
@@ -194,8 +194,7 @@ class MergeInto:
     def _previewed(self, samples: int, num_partitions: int | None, insert_files: int | None) -> MergeReport:
         if (few := self._few_rows_plan(num_partitions, samples=max(0, samples))) is not None:
             with translated_worker_errors(self._what):
-                report = few.report(is_dry_run=True)
-                return dataclasses.replace(report, preview=preview_rows(few, insert_files))
+                return preview_plan(self.transaction, few, insert_files)
         with self._planned(samples=max(0, samples)) as plan:
             report = plan.outcome.report(self.transaction, plan.table, is_dry_run=True)
             tasks = num_partitions or self._task_count(report)

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pyarrow as pa
@@ -37,15 +37,37 @@ from mutation_api.read.key_groups import KeyGroups, group_keys
 from mutation_api.read.partition_plan import SnapshotSplit
 from mutation_api.read.read_ahead import read_in_turn
 from mutation_api.read.snapshot_reader import exact_rows, split_rows
-from mutation_api.read.table_view import open_table, partition_names
+from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.write.local_plan import LocalOptions
-from mutation_api.write.staged_writer import LookingTransaction, OpenTransaction
 
-__all__ = ["KeyedSplits", "TableSide", "TargetRows", "late_columns", "settled"]
+__all__ = ["KeyedSplits", "PlannedView", "TableSide", "TargetRows", "late_columns", "settled"]
 
 
 BATCH_ROWS = 1 << 16
+
+
+class PlannedView(Protocol):
+    """The part of :class:`~mutation_api.read.table_view.TableView` that a merge needs."""
+
+    @property
+    def locations(self) -> Mapping[str, Location]:
+        """The locations of the partitions by name; '' if the table is not partitioned."""
+        ...
+
+    @property
+    def valid_ids(self) -> ValidIdList:
+        """The ids whose rows are visible."""
+        ...
+
+    @property
+    def check(self) -> Callable[[], None]:
+        """The function that raises an error if the files are no longer protected."""
+        ...
+
+    def plan(self, names: Collection[str]) -> Sequence[SnapshotSplit]:
+        """Return the splits of some partitions, in their order."""
+        ...
 
 
 @dataclass(frozen=True)
@@ -68,17 +90,17 @@ class KeyedSplits:
 
 @dataclass(frozen=True)
 class TargetRows:
-    """A reader of one table's rows in a transaction's snapshot.
+    """A reader of one table's rows in a snapshot.
 
     Attributes:
-        transaction: an open transaction; the table is one of its sinks.
+        view: the reader's view of the table.
         table: the table's descriptor.
         columns: names of the columns to read, in table order.
         prune_buckets: True to skip buckets to which no key hashes.
         threads: number of splits to decode at a time.
     """
 
-    transaction: OpenTransaction
+    view: PlannedView
     table: AcidTable
     columns: Sequence[str]
     prune_buckets: bool
@@ -116,10 +138,9 @@ class TargetRows:
         return self._planned(partitions, groups, ())
 
     def _planned(self, partitions: Sequence[str], groups: KeyGroups, key_names: Sequence[str]) -> KeyedSplits:
-        view = open_table(self.transaction, self.table.full_name)
-        splits = view.plan([name for name in partitions if groups.has_partition(name)])
+        splits = self.view.plan([name for name in partitions if groups.has_partition(name)])
         wanted = tuple(split for split in splits if groups.has_split(split))
-        return KeyedSplits(wanted, groups, key_names, view.valid_ids)
+        return KeyedSplits(wanted, groups, key_names, self.view.valid_ids)
 
     def read(self, keyed: KeyedSplits) -> Iterator[pa.RecordBatch]:
         """Yield the selected rows split by split. For the columns, including ROW__ID, see :func:`split_rows`.
@@ -144,7 +165,7 @@ class TargetRows:
 
         with contextlib.closing(read_in_turn(keyed.splits, read, threads=self.threads)) as found:
             for _, rows in found:
-                self.transaction.check()
+                self.view.check()
                 yield rows
 
 
@@ -242,7 +263,7 @@ class TableSide:
     """The table rows with a key of the source, and those without one.
 
     Attributes:
-        transaction: an open transaction; the table is one of its sinks.
+        view: the reader's view of the table.
         table: the table's descriptor.
         source_bytes: size of the source's rows, which are in memory too.
         keys: the source's keys.
@@ -254,7 +275,7 @@ class TableSide:
         act: a function that returns the acting rows among table rows without a source row.
     """
 
-    transaction: LookingTransaction
+    view: PlannedView
     table: AcidTable
     source_bytes: int
     keys: SourceKeys
@@ -407,7 +428,7 @@ class TableSide:
     def _reader(self) -> TargetRows:
         """The reader of all columns."""
         return TargetRows(
-            self.transaction,
+            self.view,
             self.table,
             self.resolved.target_columns,
             self.options.prune_buckets,
@@ -426,7 +447,7 @@ class TableSide:
             return [""]
         if not alternatives:
             return []
-        return self.evaluator.partitions(partition_names(self.transaction, table.full_name), alternatives)
+        return self.evaluator.partitions([*self.view.locations], alternatives)
 
 
 @dataclass(frozen=True)
