@@ -38,7 +38,8 @@ from mutation_api.merge.source_rows import (
     duplicated,
     first_of_each,
 )
-from mutation_api.merge.table_side import PlannedView, TableSide, settled
+from mutation_api.merge.table_side import TableSide, settled
+from mutation_api.merge.target_rows import READING_DEFAULT, PlannedView, Reading
 from mutation_api.orc.read.key_filter import KeyFilter
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.write.local_plan import LocalOptions
@@ -65,6 +66,7 @@ class LocalMergePlan:
         samples: number of rows of each kind for a preview. If there are any, the old values of all compared
             columns are read.
         source_columns: number of columns that messages show of source rows. If None, all.
+        reading: the choices of the process.
 
     Raises:
         RecordLayoutError: If key columns cannot be compared, or if values of a type can never be stored.
@@ -81,6 +83,7 @@ class LocalMergePlan:
     local: LocalOptions
     samples: int = 0
     source_columns: int | None = None
+    reading: Reading = READING_DEFAULT
 
     def __post_init__(self) -> None:
         """Check the types."""
@@ -191,6 +194,7 @@ class LocalMergePlan:
             self.local,
             self.samples > 0,
             self._acting_alone,
+            self.reading,
         )
 
     @cached_property

@@ -31,7 +31,7 @@ from mutation_api.merge.key_columns import are_comparable
 from mutation_api.merge.local_merge import LocalMerge, local_merge
 from mutation_api.merge.source_rows import check_memory, check_wall_clocks, plain_batch
 from mutation_api.merge.sql_conditions import parsed_column, parsed_condition, resolved_condition
-from mutation_api.merge.table_side import TargetRows
+from mutation_api.merge.target_rows import TargetRows
 from mutation_api.merge.timeline import HistoryChanges, history_changes, joined_rows
 from mutation_api.read.table_view import open_table
 from mutation_api.write.local_plan import LocalOptions

@@ -66,6 +66,7 @@ __all__ = [
     "PieceAddresser",
     "SplitReader",
     "batches_in",
+    "local_folder",
     "numbers_for",
     "read_splits",
     "snapshot_ddl",
@@ -98,8 +99,11 @@ class PieceAddresser:
         """Yield the addressed changes. See :meth:`ChangeAddresser.__call__`."""
         for batch in batches:
             for piece in batch.column(CHANGES):
-                for rows in batches_in(piece.as_buffer()):
-                    yield self.addresser.addressed(self._arranged(rows))
+                yield from map(self.addressed, batches_in(piece.as_buffer()))
+
+    def addressed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return addressed changes, given the changes of a piece."""
+        return self.addresser.addressed(self._arranged(rows))
 
     def _arranged(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the columns in the order of :class:`~mutation_api.write.address.ChangeFields`."""
@@ -190,7 +194,14 @@ class ChangeWriter:
         return (manifest.to_json() for manifest in self.write(pieces))
 
     def write(self, pieces: Iterable[bytes]) -> tuple[DeltaManifest, ...]:
+        """Write all changes of one task, which are in pieces. See :meth:`write_batches`."""
+        return self.write_batches(batch for piece in pieces for batch in batches_in(piece))
+
+    def write_batches(self, batches: Iterable[pa.RecordBatch]) -> tuple[DeltaManifest, ...]:
         """Write all changes of one task. Return a description of the written files.
+
+        Args:
+            batches: addressed changes, in any order.
 
         Raises:
             Errors: See :meth:`mutation_api.write.coordinator.MutatorCoordinator.insert` and its other
@@ -201,7 +212,7 @@ class ChangeWriter:
             table, writer_id=self.writer_id, attempt_id=_attempt_id(), options=self.options
         )
         try:
-            for batch in self.in_order(table.full_name, pieces):
+            for batch in self.in_order(table.full_name, batches):
                 write_batch(coordinator, batch)
             return coordinator.close()
         except BaseException:
@@ -210,13 +221,12 @@ class ChangeWriter:
         finally:
             give_back()
 
-    def in_order(self, table_name: str, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+    def in_order(self, table_name: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield all changes of a task, in the order in which they are written."""
-        memory_bytes, folder = self.options.sort_memory_bytes, _local_folder()
+        memory_bytes, folder = self.options.sort_memory_bytes, local_folder()
         with BatchSorter(table_name, WritingOrder(), memory_bytes, folder) as sorter:
-            for piece in pieces:
-                for batch in batches_in(piece):
-                    sorter.add(batch)
+            for batch in batches:
+                sorter.add(batch)
             yield from sorter.in_order()
 
 
@@ -228,7 +238,7 @@ def _attempt_id() -> str:
     return f"{context.partitionId()}-{context.taskAttemptId()}"
 
 
-def _local_folder() -> str | None:
+def local_folder() -> str | None:
     """Return one of the directories that Spark gives its workers, by partition. None outside of Spark."""
     folders = [folder for folder in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if folder]
     context = TaskContext.get()
