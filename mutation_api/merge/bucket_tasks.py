@@ -1,0 +1,455 @@
+"""The functions that run in Spark's tasks when each task merges the buckets that it owns.
+
+The source's rows are cut by the task that owns the bucket of their key, and pass through the shuffle as Arrow
+streams. The task reads the rows of its buckets that have one of the keys, decides every row as the local
+engine does, and writes the changes. No row of the table leaves its task.
+
+Each worker imports this module, so it imports nothing that only the driver needs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import pickle
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark import TaskContext
+
+from metastore_client.valid_ids import ValidIdList
+from mutation_api.errors import RecordValueError, WorkerError
+from mutation_api.format.event import MAX_BUCKETS
+from mutation_api.format.plain_array import plain_array
+from mutation_api.merge.acting import Acting
+from mutation_api.merge.clauses import MergeOptions
+from mutation_api.merge.evaluator import ArrowEvaluator, ArrowMerge, target_types
+from mutation_api.merge.key_columns import key_in_type
+from mutation_api.merge.local_plan import LocalMergePlan
+from mutation_api.merge.outcome import MergeOutcome, change_batches, change_schema
+from mutation_api.merge.resolve import Alternatives
+from mutation_api.merge.source_rows import DoubledKeys, plain_batch
+from mutation_api.merge.target_rows import Reading
+from mutation_api.read.partition_plan import SnapshotSplit
+from mutation_api.spark.tasks import (
+    CHANGES,
+    TASK,
+    ChangeWriter,
+    PieceAddresser,
+    batches_in,
+    local_folder,
+    stream_of,
+)
+from mutation_api.storage.connect import configure_storage
+from mutation_api.storage.location import Location
+from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.bucket_resolver import BucketIdResolver
+from mutation_api.table.partition import partition_names
+from mutation_api.transaction.manifest import DeltaManifest
+from mutation_api.write.address import BUCKET, numbers_of_partitions, with_names_once
+from mutation_api.write.batch_sorter import BatchSorter, give_back
+from mutation_api.write.forecast import CountedChanges, GroupCount, Trial
+from mutation_api.write.local_plan import LocalOptions
+from mutation_api.write.writing_order import joined_batches, partition_number, split_by_number
+
+__all__ = ["BucketMerge", "Owners", "SourceSplitter", "TaskResult"]
+
+Numbers = NDArray[np.int64]
+
+PASS_PARTS = 2
+"""Source rows that a task merges at once use at most 1/PASS_PARTS of the sorting memory."""
+_NO_LIMIT = LocalOptions(memory_bytes=1 << 62, threads=1)
+
+
+@dataclass(frozen=True)
+class Owners:
+    """The task that owns each (partition, bucket) of a table, and so the keys that rows in it can have.
+
+    Attributes:
+        table: the table.
+        tasks: number of tasks.
+        by_partition: True if the partition decides, too. Otherwise a task owns its buckets in all partitions.
+        by_bucket: True if the bucket decides, too.
+    """
+
+    table: AcidTable
+    tasks: int
+    by_partition: bool
+    by_bucket: bool
+
+    def of_group(self, partition_name: str, bucket_id: int) -> int:
+        """Return the number of the task that owns a group."""
+        number = partition_number(partition_name) if self.by_partition else 0
+        return (number + (bucket_id if self.by_bucket else 0)) % self.tasks
+
+    def of_changes(self, addressed: pa.RecordBatch) -> Numbers:
+        """Return the task of each addressed change."""
+        numbers = np.zeros(addressed.num_rows, np.int64)
+        if self.by_partition:
+            numbers += numbers_of_partitions(addressed, partition_number)
+        if self.by_bucket:
+            numbers += addressed.column(BUCKET).to_numpy()
+        return numbers % self.tasks
+
+    def of_keys(self, keys: pa.RecordBatch) -> Numbers:
+        """Return the task of each key. The columns have the types of the table's."""
+        numbers = np.zeros(keys.num_rows, np.int64)
+        if self.by_partition:
+            columns = {name: keys.column(name) for name in self.table.partition_key_names}
+            encoded = partition_names(self.table, columns).cast(pa.string()).dictionary_encode()
+            of_names = np.array([partition_number(name) for name in encoded.dictionary.to_pylist()], np.int64)
+            numbers += of_names[encoded.indices.to_numpy()]
+        if self.by_bucket:
+            numbers += _buckets(self.table, keys)
+        return numbers % self.tasks
+
+
+def _buckets(table: AcidTable, keys: pa.RecordBatch) -> Numbers:
+    """Return the bucket of each key; 0 for a key that its column cannot hold, since no row has it."""
+    resolver = BucketIdResolver(table)
+    try:
+        found: Numbers = resolver.resolve(keys).to_numpy().astype(np.int64)
+    except RecordValueError:
+        each = (_bucket_or_0(resolver, keys.slice(row, 1)) for row in range(keys.num_rows))
+        found = np.fromiter(each, np.int64, keys.num_rows)
+    return found
+
+
+def _bucket_or_0(resolver: BucketIdResolver, key: pa.RecordBatch) -> int:
+    try:
+        return int(resolver.resolve(key)[0].as_py())
+    except RecordValueError:
+        return 0
+
+
+def _typed_keys(table: AcidTable, keys: Sequence[str], rows: pa.RecordBatch) -> pa.RecordBatch:
+    """Return the key columns of source rows in the table's types."""
+    types = target_types(table)
+    return pa.record_batch(
+        {key: key_in_type(table.full_name, key, plain_array(rows.column(key)), types[key])[0] for key in keys}
+    )
+
+
+@dataclass(frozen=True)
+class SourceSplitter:
+    """The function that runs in tasks and cuts source rows by the task that owns their key.
+
+    Attributes:
+        owners: the owner of each key.
+        keys: names of the key columns.
+        names: names of all columns.
+        memory_bytes: size of the rows that are cut at once.
+    """
+
+    owners: Owners
+    keys: tuple[str, ...]
+    names: tuple[str, ...]
+    memory_bytes: int
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield pairs of a task's number and a piece for it."""
+        try:
+            for rows in joined_batches(batches, self.memory_bytes):
+                yield from self._split(rows.rename_columns(list(self.names)))
+        finally:
+            give_back()
+
+    def _split(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        numbers = self.owners.of_keys(_typed_keys(self.owners.table, self.keys, rows))
+        for task, piece in split_by_number(rows, numbers, self.owners.tasks):
+            columns = [pa.array([task], pa.int32()), pa.array([stream_of(piece)])]
+            yield pa.record_batch(columns, [TASK, CHANGES])
+
+
+@dataclass(frozen=True)
+class TaskResult:
+    """The result of one task. ``manifests`` are those of the files that it wrote.
+
+    In a dry run there are none, but the number of changes of each group, and trials of new rows.
+    """
+
+    task: int
+    outcome: MergeOutcome
+    doubled: DoubledKeys
+    manifests: tuple[DeltaManifest, ...] = ()
+    groups: tuple[GroupCount, ...] = ()
+    trials: tuple[Trial, ...] = ()
+
+
+def _nothing() -> None:
+    """Check nothing: the driver cancels the job if the lock is lost."""
+
+
+@dataclass(frozen=True)
+class _OwnedSplits:
+    """The splits that a task owns, as a :class:`~mutation_api.merge.target_rows.PlannedView`."""
+
+    locations: Mapping[str, Location]
+    valid_ids: ValidIdList
+    splits: Sequence[SnapshotSplit]
+    check: Callable[[], None] = _nothing
+
+    def plan(self, names: Collection[str]) -> Sequence[SnapshotSplit]:
+        """Return the splits of some partitions."""
+        wanted = {*names}
+        return [split for split in self.splits if split.partition_name in wanted]
+
+
+@dataclass(frozen=True)
+class _TaskEvaluator(ArrowEvaluator):
+    """An evaluator whose conditions on partitions are the names that the driver found to meet them."""
+
+    def partitions(self, names: Sequence[str], alternatives: Alternatives[frozenset[str]]) -> list[str]:
+        """Return the partitions that may hold rows to read."""
+        if not all(alternatives):
+            return list(names)
+        chosen = frozenset[str]().union(*(part for parts in alternatives for part in parts))
+        return [name for name in names if name in chosen]
+
+
+@dataclass(frozen=True)
+class BucketMerge:
+    """The function that runs in tasks, merges the source's rows into the task's own buckets and writes.
+
+    Attributes:
+        owners: the owner of each group.
+        splits: the splits of the table by the task that owns them.
+        valid_ids: the ids whose rows are visible.
+        keys: names of the key columns.
+        source: names and types of the source's columns. Values that Spark computed follow the given columns.
+        source_columns: number of columns that the source was given with.
+        resolved: the checked merge. Its conditions and values are Arrow expressions; ``matched_where`` and
+            ``by_source_where`` hold sets of partition names instead.
+        options: options of the merge.
+        addresser: computes the address of each change.
+        samples: number of rows of each kind to keep as samples.
+        writer: writes the changes. The driver sets it when the job begins.
+        is_dry_run: True to count the changes instead.
+    """
+
+    owners: Owners
+    splits: Mapping[int, Sequence[str]]
+    valid_ids: ValidIdList
+    keys: tuple[str, ...]
+    source: pa.Schema
+    source_columns: int
+    resolved: ArrowMerge
+    options: MergeOptions
+    addresser: PieceAddresser
+    samples: int
+    writer: ChangeWriter | None = None
+    is_dry_run: bool = False
+
+    def __call__(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """Merge the rows of a task of the shuffle. Yield the pickled result."""
+        context = TaskContext.get()
+        assert context is not None
+        yield pickle.dumps(self.merged(context.partitionId(), pieces))
+
+    def without_source(self, numbers: Iterable[int]) -> Iterator[bytes]:
+        """Merge no row into the buckets of some tasks. Yield the pickled results."""
+        return (pickle.dumps(self.merged(number, ())) for number in numbers)
+
+    def merged(self, task: int, pieces: Iterable[bytes]) -> TaskResult:
+        """Merge source rows into the buckets of a task.
+
+        Raises:
+            Errors: Those of :attr:`mutation_api.merge.local_plan.LocalMergePlan.acting`, except about
+                duplicates and altered keys, which are part of the result; and those of the writer.
+        """
+        assert self.writer is not None
+        configure_storage(self.writer.storage)
+        part = _Part(self, task, self.writer)
+        try:
+            if self.is_dry_run:
+                return part.counted(pieces)
+            try:
+                manifests = self.writer.write_batches(map(with_names_once, part.changes(pieces)))
+            except _RefusedKeysError:
+                manifests = ()
+            return TaskResult(task, part.outcome, part.doubled, manifests)
+        finally:
+            give_back()
+
+
+class _RefusedKeysError(Exception):
+    """Raised in a task whose part of the source has keys that the driver will refuse. Nothing is kept."""
+
+
+@dataclass
+class _Part:
+    """The part of a merge in one task."""
+
+    merge: BucketMerge
+    task: int
+    writer: ChangeWriter
+    doubled: DoubledKeys = field(default_factory=DoubledKeys)
+
+    def __post_init__(self) -> None:
+        merge = self.merge
+        self.outcome = MergeOutcome(merge.keys, merge.options.count_by, merge.samples)
+        self._is_refused = False
+
+    @property
+    def _table(self) -> AcidTable:
+        return self.merge.owners.table
+
+    def counted(self, pieces: Iterable[bytes]) -> TaskResult:
+        """Count the changes of a dry run."""
+        counts = CountedChanges()
+        try:
+            for batch in self.changes(pieces):
+                counts.add(batch)
+        except _RefusedKeysError:
+            return TaskResult(self.task, self.outcome, self.doubled)
+        return TaskResult(
+            self.task,
+            self.outcome,
+            self.doubled,
+            groups=tuple(counts.groups),
+            trials=counts.trials(self._table),
+        )
+
+    def changes(self, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+        """Yield addressed changes, in any order.
+
+        Raises:
+            _RefusedKeysError: At the end, if keys must be refused.
+        """
+        acts_on_rest = self.merge.resolved.acts_on_rest
+        seen: list[pa.RecordBatch] = []
+        plan: LocalMergePlan | None = None
+        for source in self._passes(pieces):
+            plan = self._plan(source)
+            self.outcome.add_altered(plan.altered)
+            self.doubled.add(plan.doubled.count, plan.doubled.samples)
+            self._is_refused |= bool(plan.altered) or plan.doubled.count > 0
+            if not self._is_refused:
+                yield from self._addressed(plan.acting_on_source)
+            if acts_on_rest:
+                seen.append(source.select(list(self.merge.keys)))
+        if self._is_refused:
+            raise _RefusedKeysError
+        if acts_on_rest:
+            if plan is None or len(seen) > 1:
+                plan = self._plan(self._all_keys(seen))
+            yield from self._addressed(plan.acting_on_rest())
+
+    def _plan(self, source: pa.RecordBatch) -> LocalMergePlan:
+        merge = self.merge
+        return LocalMergePlan(
+            self._view,
+            self._table,
+            source,
+            merge.keys,
+            merge.resolved,
+            _TaskEvaluator(self._table, merge.resolved, source, merge.options),
+            merge.options,
+            _NO_LIMIT,
+            merge.samples,
+            merge.source_columns,
+            Reading(
+                exact_timestamps=False,
+                in_one_pass=False,
+                checks_rest=merge.owners.by_bucket and bool(merge.keys),
+            ),
+        )
+
+    @functools.cached_property
+    def _view(self) -> _OwnedSplits:
+        splits = [SnapshotSplit.from_json(text) for text in self.merge.splits.get(self.task, ())]
+        locations = {split.partition_name: split.location for split in splits}
+        return _OwnedSplits(locations, self.merge.valid_ids, splits)
+
+    def _all_keys(self, sources: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+        """Return all source rows with their keys alone; the other columns are null."""
+        schema = self.merge.source
+        count = sum(source.num_rows for source in sources)
+        columns = [
+            pa.concat_arrays([source.column(each.name) for source in sources])
+            if each.name in self.merge.keys and sources
+            else pa.nulls(count, each.type)
+            for each in schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    def _addressed(self, acting: Iterable[Acting]) -> Iterator[pa.RecordBatch]:
+        schema = change_schema(self._table)
+        for each in acting:
+            self.outcome.add(each)
+            for batch in change_batches(self._table, schema, each):
+                rows = self.merge.addresser.addressed(batch)
+                self._check_owned(rows)
+                yield rows
+
+    def _check_owned(self, rows: pa.RecordBatch) -> None:
+        """Check that no other task writes the groups of these changes: a second file would hide rows."""
+        self._check_mine(self.merge.owners.of_changes(rows))
+
+    def _check_mine(self, owners: Numbers) -> None:
+        others = owners[owners != self.task]
+        if len(others):
+            raise WorkerError(
+                f"table {self._table.full_name}: task {self.task} of {self.merge.owners.tasks} got rows of "
+                f"task {others[0]}. Nothing was written. Please report this"
+            )
+
+    # ---- source
+
+    def _passes(self, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+        """Yield the source's rows of this task in parts that fit into memory. Equal keys are in one part."""
+        limit = max(1, self.writer.options.sort_memory_bytes // PASS_PARTS)
+        held: list[pa.RecordBatch] = []
+        byte_count = 0
+        batches = (batch for piece in pieces for batch in batches_in(piece))
+        for batch in batches:
+            if not held:
+                first = _typed_keys(self._table, self.merge.keys, batch.slice(0, 1))
+                self._check_mine(self.merge.owners.of_keys(first))
+            held.append(batch)
+            byte_count += batch.nbytes
+            if byte_count > limit:
+                yield from self._cut(held, batches, limit)
+                return
+        if held:
+            yield _joined(held)
+
+    def _cut(
+        self, held: list[pa.RecordBatch], rest: Iterator[pa.RecordBatch], limit: int
+    ) -> Iterator[pa.RecordBatch]:
+        """Sort the rows by a hash of their bucket columns, and yield them in parts of equal hashes."""
+        table, folder = self._table, local_folder()
+        with BatchSorter(table.full_name, self._hashes, 2 * limit, folder) as sorter:
+            while held:
+                sorter.add(held.pop())
+            for batch in rest:
+                sorter.add(batch)
+            part: list[pa.RecordBatch] = []
+            byte_count = last = 0
+            for batch in sorter.in_order():
+                (hashes,) = self._hashes(batch)
+                while batch.num_rows:
+                    # Rows with the last hash belong to the part before.
+                    cut = int(np.searchsorted(hashes, last, "right")) if byte_count > limit else len(hashes)
+                    part.append(batch.slice(0, cut))
+                    byte_count += part[-1].nbytes
+                    last = int(hashes[cut - 1]) if cut else last
+                    batch, hashes = batch.slice(cut), hashes[cut:]
+                    if batch.num_rows:
+                        yield _joined(part)
+                        part, byte_count = [], 0
+            yield _joined(part)
+
+    def _hashes(self, rows: pa.RecordBatch) -> list[Numbers]:
+        keys = _typed_keys(self._table, self.merge.keys, rows)
+        finest = dataclasses.replace(self._table, num_buckets=MAX_BUCKETS)
+        if self.merge.owners.by_bucket:
+            return [_buckets(finest, keys)]
+        return [Owners(finest, MAX_BUCKETS, by_partition=True, by_bucket=False).of_keys(keys)]
+
+
+def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    return plain_batch(pa.Table.from_batches([batch for batch in batches if batch.num_rows]))
