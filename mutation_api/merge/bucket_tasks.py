@@ -1,8 +1,8 @@
 """The functions that run in Spark's tasks when each task merges the buckets that it owns.
 
-The source's rows are cut by the task that owns the bucket of their key, and pass through the shuffle as Arrow
-streams. The task reads the rows of its buckets that have one of the keys, decides every row as the local
-engine does, and writes the changes. No row of the table leaves its task.
+Source rows come through the shuffle (:mod:`.bucket_owners`). The task reads the rows of its buckets that have
+one of the keys, decides every row as the local engine does, and writes the changes. No row of the table
+leaves its task.
 
 Each worker imports this module, so it imports nothing that only the driver needs.
 """
@@ -21,147 +21,40 @@ from numpy.typing import NDArray
 from pyspark import TaskContext
 
 from metastore_client.valid_ids import ValidIdList
-from mutation_api.errors import RecordValueError, WorkerError
+from mutation_api.errors import WorkerError
 from mutation_api.format.event import MAX_BUCKETS
-from mutation_api.format.plain_array import plain_array
 from mutation_api.merge.acting import Acting
+from mutation_api.merge.bucket_owners import Owners, buckets_of, typed_keys
 from mutation_api.merge.clauses import MergeOptions
-from mutation_api.merge.evaluator import ArrowEvaluator, ArrowMerge, target_types
-from mutation_api.merge.key_columns import key_in_type
+from mutation_api.merge.evaluator import ArrowEvaluator, ArrowMerge
 from mutation_api.merge.local_plan import LocalMergePlan
 from mutation_api.merge.outcome import MergeOutcome, change_batches, change_schema
 from mutation_api.merge.resolve import Alternatives
-from mutation_api.merge.source_rows import DoubledKeys, plain_batch
+from mutation_api.merge.source_rows import DoubledKeys, dense_ranks, plain_batch
 from mutation_api.merge.target_rows import Reading
 from mutation_api.read.partition_plan import SnapshotSplit
 from mutation_api.spark.tasks import (
-    CHANGES,
-    TASK,
     ChangeWriter,
     PieceAddresser,
     batches_in,
     local_folder,
-    stream_of,
 )
 from mutation_api.storage.connect import configure_storage
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.table.bucket_resolver import BucketIdResolver
-from mutation_api.table.partition import partition_names
 from mutation_api.transaction.manifest import DeltaManifest
-from mutation_api.write.address import BUCKET, numbers_of_partitions, with_names_once
+from mutation_api.write.address import with_names_once
 from mutation_api.write.batch_sorter import BatchSorter, give_back
 from mutation_api.write.forecast import CountedChanges, GroupCount, Trial
 from mutation_api.write.local_plan import LocalOptions
-from mutation_api.write.writing_order import joined_batches, partition_number, split_by_number
 
-__all__ = ["BucketMerge", "Owners", "SourceSplitter", "TaskResult"]
+__all__ = ["BucketMerge", "OrderColumn", "TaskResult"]
 
 Numbers = NDArray[np.int64]
 
 PASS_PARTS = 2
 """Source rows that a task merges at once use at most 1/PASS_PARTS of the sorting memory."""
 _NO_LIMIT = LocalOptions(memory_bytes=1 << 62, threads=1)
-
-
-@dataclass(frozen=True)
-class Owners:
-    """The task that owns each (partition, bucket) of a table, and so the keys that rows in it can have.
-
-    Attributes:
-        table: the table.
-        tasks: number of tasks.
-        by_partition: True if the partition decides, too. Otherwise a task owns its buckets in all partitions.
-        by_bucket: True if the bucket decides, too.
-    """
-
-    table: AcidTable
-    tasks: int
-    by_partition: bool
-    by_bucket: bool
-
-    def of_group(self, partition_name: str, bucket_id: int) -> int:
-        """Return the number of the task that owns a group."""
-        number = partition_number(partition_name) if self.by_partition else 0
-        return (number + (bucket_id if self.by_bucket else 0)) % self.tasks
-
-    def of_changes(self, addressed: pa.RecordBatch) -> Numbers:
-        """Return the task of each addressed change."""
-        numbers = np.zeros(addressed.num_rows, np.int64)
-        if self.by_partition:
-            numbers += numbers_of_partitions(addressed, partition_number)
-        if self.by_bucket:
-            numbers += addressed.column(BUCKET).to_numpy()
-        return numbers % self.tasks
-
-    def of_keys(self, keys: pa.RecordBatch) -> Numbers:
-        """Return the task of each key. The columns have the types of the table's."""
-        numbers = np.zeros(keys.num_rows, np.int64)
-        if self.by_partition:
-            columns = {name: keys.column(name) for name in self.table.partition_key_names}
-            encoded = partition_names(self.table, columns).cast(pa.string()).dictionary_encode()
-            of_names = np.array([partition_number(name) for name in encoded.dictionary.to_pylist()], np.int64)
-            numbers += of_names[encoded.indices.to_numpy()]
-        if self.by_bucket:
-            numbers += _buckets(self.table, keys)
-        return numbers % self.tasks
-
-
-def _buckets(table: AcidTable, keys: pa.RecordBatch) -> Numbers:
-    """Return the bucket of each key; 0 for a key that its column cannot hold, since no row has it."""
-    resolver = BucketIdResolver(table)
-    try:
-        found: Numbers = resolver.resolve(keys).to_numpy().astype(np.int64)
-    except RecordValueError:
-        each = (_bucket_or_0(resolver, keys.slice(row, 1)) for row in range(keys.num_rows))
-        found = np.fromiter(each, np.int64, keys.num_rows)
-    return found
-
-
-def _bucket_or_0(resolver: BucketIdResolver, key: pa.RecordBatch) -> int:
-    try:
-        return int(resolver.resolve(key)[0].as_py())
-    except RecordValueError:
-        return 0
-
-
-def _typed_keys(table: AcidTable, keys: Sequence[str], rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Return the key columns of source rows in the table's types."""
-    types = target_types(table)
-    return pa.record_batch(
-        {key: key_in_type(table.full_name, key, plain_array(rows.column(key)), types[key])[0] for key in keys}
-    )
-
-
-@dataclass(frozen=True)
-class SourceSplitter:
-    """The function that runs in tasks and cuts source rows by the task that owns their key.
-
-    Attributes:
-        owners: the owner of each key.
-        keys: names of the key columns.
-        names: names of all columns.
-        memory_bytes: size of the rows that are cut at once.
-    """
-
-    owners: Owners
-    keys: tuple[str, ...]
-    names: tuple[str, ...]
-    memory_bytes: int
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield pairs of a task's number and a piece for it."""
-        try:
-            for rows in joined_batches(batches, self.memory_bytes):
-                yield from self._split(rows.rename_columns(list(self.names)))
-        finally:
-            give_back()
-
-    def _split(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        numbers = self.owners.of_keys(_typed_keys(self.owners.table, self.keys, rows))
-        for task, piece in split_by_number(rows, numbers, self.owners.tasks):
-            columns = [pa.array([task], pa.int32()), pa.array([stream_of(piece)])]
-            yield pa.record_batch(columns, [TASK, CHANGES])
 
 
 @dataclass(frozen=True)
@@ -199,8 +92,37 @@ class _OwnedSplits:
 
 
 @dataclass(frozen=True)
+class OrderColumn:
+    """A column of the source by which rows are ordered, as Spark orders them."""
+
+    name: str
+    is_descending: bool
+    nulls_first: bool
+
+    def keys(self, rows: pa.RecordBatch) -> tuple[Numbers, Numbers]:
+        """Return two sort keys of n rows, the more significant last."""
+        values = rows.column(self.name)
+        is_null = values.is_null().to_numpy(zero_copy_only=False).astype(np.int64)
+        return dense_ranks(
+            values, is_descending=self.is_descending
+        ), -is_null if self.nulls_first else is_null
+
+
+@dataclass(frozen=True)
 class _TaskEvaluator(ArrowEvaluator):
-    """An evaluator whose conditions on partitions are the names that the driver found to meet them."""
+    """An evaluator whose conditions on partitions are the names that the driver found to meet them.
+
+    ``order_columns`` are those of ``on_duplicate``.
+    """
+
+    order_columns: tuple[OrderColumn, ...] = ()
+
+    def order(self) -> Numbers:
+        """Return the rank of each source row."""
+        keys = [key for column in reversed(self.order_columns) for key in column.keys(self.source)]
+        ranks: Numbers = np.empty(self.source.num_rows, np.int64)
+        ranks[np.lexsort(keys)] = np.arange(len(ranks))
+        return ranks
 
     def partitions(self, names: Sequence[str], alternatives: Alternatives[frozenset[str]]) -> list[str]:
         """Return the partitions that may hold rows to read."""
@@ -225,6 +147,7 @@ class BucketMerge:
             ``by_source_where`` hold sets of partition names instead.
         options: options of the merge.
         addresser: computes the address of each change.
+        order: the columns of ``on_duplicate``, and a hash of the row that breaks ties.
         samples: number of rows of each kind to keep as samples.
         writer: writes the changes. The driver sets it when the job begins.
         is_dry_run: True to count the changes instead.
@@ -239,6 +162,7 @@ class BucketMerge:
     resolved: ArrowMerge
     options: MergeOptions
     addresser: PieceAddresser
+    order: tuple[OrderColumn, ...]
     samples: int
     writer: ChangeWriter | None = None
     is_dry_run: bool = False
@@ -346,7 +270,7 @@ class _Part:
             source,
             merge.keys,
             merge.resolved,
-            _TaskEvaluator(self._table, merge.resolved, source, merge.options),
+            _TaskEvaluator(self._table, merge.resolved, source, merge.options, merge.order),
             merge.options,
             _NO_LIMIT,
             merge.samples,
@@ -407,7 +331,7 @@ class _Part:
         batches = (batch for piece in pieces for batch in batches_in(piece))
         for batch in batches:
             if not held:
-                first = _typed_keys(self._table, self.merge.keys, batch.slice(0, 1))
+                first = typed_keys(self._table, self.merge.keys, batch.slice(0, 1))
                 self._check_mine(self.merge.owners.of_keys(first))
             held.append(batch)
             byte_count += batch.nbytes
@@ -444,10 +368,10 @@ class _Part:
             yield _joined(part)
 
     def _hashes(self, rows: pa.RecordBatch) -> list[Numbers]:
-        keys = _typed_keys(self._table, self.merge.keys, rows)
+        keys = typed_keys(self._table, self.merge.keys, rows)
         finest = dataclasses.replace(self._table, num_buckets=MAX_BUCKETS)
         if self.merge.owners.by_bucket:
-            return [_buckets(finest, keys)]
+            return [buckets_of(finest, keys)]
         return [Owners(finest, MAX_BUCKETS, by_partition=True, by_bucket=False).of_keys(keys)]
 
 

@@ -13,29 +13,30 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyspark.sql.functions as sf
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 
-from mutation_api.errors import RecordLayoutError, UnsupportedLocallyError
 from mutation_api.format.hive_type import parse_hive_type
 from mutation_api.merge.acting import AnyMerge
-from mutation_api.merge.bucket_tasks import BucketMerge, Owners, SourceSplitter, TaskResult
-from mutation_api.merge.clauses import CHANGE_COLUMN, SOURCE, TARGET, Clause
-from mutation_api.merge.evaluator import ArrowAnalyser, ArrowMerge, target_types
+from mutation_api.merge.bucket_owners import Owners, SourceSplitter, typed_keys
+from mutation_api.merge.bucket_tasks import BucketMerge, OrderColumn, TaskResult
+from mutation_api.merge.clauses import CHANGE_COLUMN, SOURCE, TARGET, FirstBy, MergeOptions
+from mutation_api.merge.evaluator import ArrowMerge
 from mutation_api.merge.outcome import MergeOutcome, change_schema
 from mutation_api.merge.resolve import Alternatives
-from mutation_api.merge.source_rows import DoubledKeys
+from mutation_api.merge.source_rows import DoubledKeys, plain_batch
 from mutation_api.merge.spark_acting import check_types
 from mutation_api.merge.spark_diff import partitions_where
 from mutation_api.merge.spark_evaluator import compares_surely
-from mutation_api.merge.spark_expressions import CheckedMerge, Expression, column_of
-from mutation_api.merge.sql_conditions import parsed_column, resolved_condition
+from mutation_api.merge.spark_expressions import CheckedMerge, Expression
+from mutation_api.merge.spark_translation import ArrowTranslation, OnlySparkError
+from mutation_api.merge.sql_conditions import parsed_column
 from mutation_api.orc.read.event_file import EventFileKind
 from mutation_api.read.partition_plan import SnapshotSplit
 from mutation_api.read.table_view import open_table
@@ -44,24 +45,20 @@ from mutation_api.spark.jvm import is_surely_empty, raw_bytes, spark_context
 from mutation_api.spark.plan import (
     SPLIT_PARTS,
     default_num_partitions,
-    in_wall_clock,
     piece_addresser,
-    wall_clock_type,
 )
 from mutation_api.spark.tasks import CHANGES, SPLIT_DDL, TASK, ChangeWriter, to_tasks
+from mutation_api.spark.versions import collected
 from mutation_api.table.bucket_resolver import tells_bucket
-from mutation_api.table.expression_parts import char_paths
+from mutation_api.table.partition import partition_names
 from mutation_api.table.row_type import quoted
 from mutation_api.transaction.manifest import DeltaManifest
 from mutation_api.write.forecast import Forecast, forecast
 
 __all__ = ["BucketPlan", "bucket_plan"]
 
-_COMPUTED = "__computed"
-
-
-class NotOwnedError(Exception):
-    """Raised with the reason why Spark has to pair the rows."""
+PARTITIONS_LISTED = 100
+"""If a table has more partitions, those of the source are collected before directories are listed."""
 
 
 @dataclass(frozen=True)
@@ -154,11 +151,12 @@ def bucket_plan(
         source, keys = planner.source(), planner.keys
         check_types(table, merge.resolved, merge.sides.source_schema, merge.options.count_by)
         by_partition, by_bucket = planner.owned_by()
-        names, resolved = planner.with_partitions(planner.arrow_merge())
+        order, options = planner.order()
+        names, resolved = planner.with_partitions(planner.arrow_merge(), by_partition=by_partition)
         view = open_table(merge.transaction, table.full_name)
         splits = view.plan(names)
         planner.check_splits(splits, by_bucket=by_bucket)
-    except NotOwnedError as error:
+    except OnlySparkError as error:
         return str(error)
     spark = merge.sides.source.sparkSession
     tasks = num_partitions or default_num_partitions(spark, table.location)
@@ -189,8 +187,9 @@ def bucket_plan(
         pa.schema([*source, *((name, kind) for name, (_, kind) in computed.items())]),
         len(source),
         resolved,
-        merge.options,
+        options,
         addresser,
+        order,
         samples,
     )
     return BucketPlan(merge, task, planner.rows() if keys else None, bool(computed))
@@ -198,14 +197,14 @@ def bucket_plan(
 
 @dataclass(frozen=True)
 class _Planner:
-    """The checks and conversions of :func:`bucket_plan`. Methods raise NotOwnedError with a reason."""
+    """The checks and conversions of :func:`bucket_plan`. Methods raise OnlySparkError with a reason."""
 
     merge: CheckedMerge
-    expressions: _Expressions = field(init=False)
+    expressions: ArrowTranslation = field(init=False)
 
     def __post_init__(self) -> None:
         """Create the translator of expressions."""
-        object.__setattr__(self, "expressions", _Expressions(self.merge, self.source()))
+        object.__setattr__(self, "expressions", ArrowTranslation(self.merge, self.source()))
 
     def source(self) -> pa.Schema:
         """Return the Arrow types of the source's columns."""
@@ -213,7 +212,7 @@ class _Planner:
             fields = self.merge.sides.source_schema.fields
             return pa.schema([(each.name, arrow_type_of(each.dataType)) for each in fields])
         except TypeError as error:
-            raise NotOwnedError(f"a column of the source cannot be passed to Python: {error}") from error
+            raise OnlySparkError(f"a column of the source cannot be passed to Python: {error}") from error
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -221,7 +220,7 @@ class _Planner:
         if is_surely_empty(self.merge.sides.source):
             return ()
         if self.merge.keys is None:
-            raise NotOwnedError("its condition is not just equal key columns")
+            raise OnlySparkError("its condition is not just equal key columns")
         return self.merge.keys
 
     def owned_by(self) -> tuple[bool, bool]:
@@ -229,14 +228,12 @@ class _Planner:
         merge, table = self.merge, self.merge.table
         if not self.keys:
             if not self._rest_stays():
-                raise NotOwnedError("it may move rows")
+                raise OnlySparkError("it may move rows")
             return True, True
-        if merge.options.first_by is not None:
-            raise NotOwnedError("an order chooses one of several source rows")
         if not compares_surely(merge):
-            raise NotOwnedError("only Spark can compare the key columns")
+            raise OnlySparkError("only Spark can compare the key columns")
         if not merge.options.prune_buckets:
-            raise NotOwnedError("prune_buckets=False")
+            raise OnlySparkError("prune_buckets=False")
         by_bucket = tells_bucket(table, set(self.keys)) and self._stays(table.bucket_columns)
         partition_keys = table.partition_key_names
         by_partition = (
@@ -246,7 +243,7 @@ class _Planner:
             and self._stays(partition_keys)
         )
         if not (by_bucket or by_partition):
-            raise NotOwnedError("its keys do not determine the bucket or partition of a row")
+            raise OnlySparkError("its keys do not determine the bucket or partition of a row")
         return by_partition, by_bucket
 
     def _stays(self, names: Iterable[str]) -> bool:
@@ -271,14 +268,23 @@ class _Planner:
     def _is_source(self, name: str, value: Expression) -> bool:
         return parsed_column(self.expressions.sql_of(value, (SOURCE, TARGET))) == (SOURCE, name)
 
+    def order(self) -> tuple[tuple[OrderColumn, ...], MergeOptions]:
+        """Return the columns of ``on_duplicate``, and the options without Spark's columns."""
+        options = self.merge.options
+        if options.first_by is None or not self.keys:
+            return (), dataclasses.replace(options, on_duplicate="error")
+        return self.expressions.order(options.first_by), dataclasses.replace(
+            options, on_duplicate=FirstBy(())
+        )
+
     def check_splits(self, splits: Sequence[SnapshotSplit], *, by_bucket: bool) -> None:
         """Refuse files that may hold rows of any bucket."""
         for split in splits:
             is_plain = any(file.kind is EventFileKind.ORIGINAL for file in split.files)
             if is_plain or split.bucket_id < 0:
-                raise NotOwnedError("the table has plain files")
+                raise OnlySparkError("the table has plain files")
             if by_bucket and self.keys and not split.is_of_bucket(self.merge.table.num_buckets):
-                raise NotOwnedError("the table has files of buckets that it no longer has")
+                raise OnlySparkError("the table has files of buckets that it no longer has")
 
     def arrow_merge(self) -> ArrowMerge:
         """Return the merge with Arrow expressions."""
@@ -294,8 +300,12 @@ class _Planner:
             values=tuple(values for _, values in pairs),
         )
 
-    def with_partitions(self, merge: AnyMerge) -> tuple[list[str], ArrowMerge]:
-        """Return the names of the partitions to read, and the merge with these names as conditions."""
+    def with_partitions(self, merge: AnyMerge, *, by_partition: bool) -> tuple[list[str], ArrowMerge]:
+        """Return the names of the partitions to read, and the merge with these names as conditions.
+
+        With ``by_partition``, the keys determine the partition. If the table has many, those of the source
+        are collected, so that the others are not listed.
+        """
         checked, table = self.merge, self.merge.table
         view = open_table(checked.transaction, table.full_name)
         names = [*view.locations]
@@ -311,11 +321,22 @@ class _Planner:
         matched, by_source = chosen(resolved.matched_where), chosen(resolved.by_source_where)
         read = frozenset[str]()
         has_pairs = resolved.acts_on_source and bool(self.keys)
+        if has_pairs and by_partition and len(names) > PARTITIONS_LISTED:
+            found = self._partitions_of_source()
+            matched = [(frozenset(names) & found,)] if not all(matched) else [(matched[0][0] & found,)]
         for acts, where in ((has_pairs, matched), (resolved.acts_on_rest, by_source)):
             if acts and where:
                 read |= frozenset(names) if not all(where) else where[0][0]
         wanted = [name for name in names if name in read]
         return wanted, dataclasses.replace(merge, matched_where=matched, by_source_where=by_source)
+
+    def _partitions_of_source(self) -> frozenset[str]:
+        """Return the names of the partitions in which rows with the source's keys can lie."""
+        keys, table = self.merge.table.partition_key_names, self.merge.table
+        rows = collected(self.merge.sides.source.select(*map(quoted, keys)).distinct()).combine_chunks()
+        typed = typed_keys(table, keys, plain_batch(rows))
+        columns = dict(zip(typed.schema.names, typed.columns, strict=True))
+        return frozenset(partition_names(table, columns).cast(pa.string()).to_pylist())
 
     def rows(self) -> DataFrame:
         """Return the source's columns and the computed ones, under names that Spark can handle."""
@@ -327,77 +348,3 @@ class _Planner:
             columns = [sf.col(quoted(SOURCE, name)) for name in names]
             columns += [column for column, _ in computed.values()]
         return rows.select(*[column.alias(f"c{number}") for number, column in enumerate(columns)])
-
-
-class _Expressions:
-    """Translates the conditions and values of a merge to Arrow expressions.
-
-    ``computed`` are the columns that Spark computes for each source row, by name, with their Arrow types.
-    """
-
-    def __init__(self, merge: CheckedMerge, source: pa.Schema) -> None:
-        self._merge = merge
-        self._source = {each.name: each.type for each in source}
-        self._target = target_types(merge.table)
-        self._analyser = ArrowAnalyser(
-            merge.table.full_name,
-            self._source,
-            self._target,
-            merge.keys or (),
-            merge.options.null_safe,
-            char_paths({column.name: column.type for column in merge.table.all_columns}, TARGET),
-        )
-        self.computed: dict[str, tuple[Column, pa.DataType]] = {}
-
-    def clause(
-        self, clause: Clause[Expression], values: Mapping[str, tuple[Expression, Any]]
-    ) -> tuple[Clause[pc.Expression], dict[str, tuple[pc.Expression, pa.DataType]]]:
-        """Return a clause and its values as Arrow expressions."""
-        sides = clause.match.sides
-        condition = None
-        if clause.condition is not None:
-            condition = self._expression(clause.condition, sides, f"the condition of {clause}")[0]
-        found: dict[str, tuple[pc.Expression, pa.DataType]] = {}
-        for name, (value, kind) in values.items():
-            if name in clause.defaults:
-                found[name] = (pc.scalar(clause.defaults[name]), clause.defaults[name].type)
-            elif clause.takes_all:
-                found[name] = (pc.field(SOURCE, name), arrow_type_of(wall_clock_type(kind)))
-            else:
-                what = f"the value of {name} in {clause}"
-                found[name] = self._expression(value, sides, what, is_condition=False)
-        assignments = (
-            None if clause.assignments is None else {name: value for name, (value, _) in found.items()}
-        )
-        return Clause(clause.match, condition, clause.action, assignments, clause.defaults), found
-
-    def sql_of(self, expression: Expression, sides: Sequence[str]) -> str:
-        """Return the expression as SQL."""
-        return self._merge.analyser.sql_of(expression, sides, "an expression")
-
-    def _expression(
-        self, expression: Expression, sides: Sequence[str], what: str, *, is_condition: bool = True
-    ) -> tuple[pc.Expression, pa.DataType]:
-        """Return the Arrow expression and its type. Spark computes what only Spark can interpret."""
-        try:
-            text = self.sql_of(expression, sides)
-            found, _ = resolved_condition(
-                text, self._source, self._target, sides, what, is_condition=is_condition
-            )
-            return found, self._analyser.analyse(found, sides, what).data_type
-        except (UnsupportedLocallyError, RecordLayoutError) as error:
-            return self._of_spark(expression, sides, what, error)
-
-    def _of_spark(
-        self, expression: Expression, sides: Sequence[str], what: str, reason: Exception
-    ) -> tuple[pc.Expression, pa.DataType]:
-        analysis = self._merge.analyser.analyse(expression, sides, what)
-        if analysis.target_columns or SOURCE not in sides:
-            raise NotOwnedError(f"{what} reads the table: {reason}") from reason
-        try:
-            kind = arrow_type_of(wall_clock_type(analysis.data_type))
-        except TypeError as error:
-            raise NotOwnedError(f"{what} cannot be passed to Python: {error}") from error
-        name = f"{_COMPUTED}{len(self.computed)}"
-        self.computed[name] = (in_wall_clock(column_of(expression), analysis.data_type), kind)
-        return pc.field(SOURCE, name), kind

@@ -137,6 +137,30 @@ class ExpressionAnalyser:
         child = analyzed_plan(self._resolved(expression, sides, what)).projectList().apply(0)
         return str((child.child() if _kind(child) == "Alias" else child).sql())
 
+    def sort_orders(self, columns: Sequence[Expression]) -> list[tuple[str, bool, bool]] | None:
+        """Return SQL for the value of each column of an order of source rows, and how it is ordered.
+
+        The flags are True if the order descends, and if NULLs come first. The result is None if Spark would
+        not read the SQL as the same value.
+        """
+        orders = self._orders([column_of(column) for column in columns])
+        texts = [str(each.child().sql()) for each in orders]
+        try:
+            with unlogged_errors():
+                again = self._orders([sf.expr(text) for text in texts])
+        except (AnalysisException, ParseException):
+            return None
+        if not all(one.child().semanticEquals(two.child()) for one, two in zip(orders, again, strict=True)):
+            return None
+        return [
+            (text, str(each.direction().sql()) == "DESC", str(each.nullOrdering().sql()) == "NULLS FIRST")
+            for text, each in zip(texts, orders, strict=True)
+        ]
+
+    def _orders(self, columns: Sequence[Column]) -> list[Any]:
+        orders = analyzed_plan(self._structs.sort(*columns)).order()
+        return [orders.apply(i) for i in range(orders.size())]
+
     def conjuncts(self, condition: Expression, sides: Sequence[str], what: str) -> list[Conjunct[Expression]]:
         """Split a condition into the parts that AND joins, as Spark resolves them."""
         plan = analyzed_plan(self._resolved(condition, sides, what))
