@@ -39,8 +39,9 @@ class Owners:
     Attributes:
         table: the table.
         tasks: number of tasks.
-        by_partition: True if the partition decides, too. Otherwise a task owns its buckets in all partitions.
-        by_bucket: True if the bucket decides, too.
+        by_partition: True if the owner depends on the partition. Otherwise a task owns its buckets in all
+            partitions.
+        by_bucket: True if the owner depends on the bucket.
     """
 
     table: AcidTable

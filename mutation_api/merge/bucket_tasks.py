@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark import TaskContext
 
 from metastore_client.valid_ids import ValidIdList
 from mutation_api.errors import WorkerError
@@ -35,14 +34,15 @@ from mutation_api.merge.target_rows import Reading
 from mutation_api.read.partition_plan import SnapshotSplit
 from mutation_api.spark.tasks import (
     ChangeWriter,
+    Manifests,
     PieceAddresser,
     batches_in,
     local_folder,
+    task_number,
 )
 from mutation_api.storage.connect import configure_storage
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.transaction.manifest import DeltaManifest
 from mutation_api.write.address import with_names_once
 from mutation_api.write.batch_sorter import BatchSorter, give_back
 from mutation_api.write.forecast import CountedChanges, GroupCount, Trial
@@ -67,7 +67,7 @@ class TaskResult:
     task: int
     outcome: MergeOutcome
     doubled: DoubledKeys
-    manifests: tuple[DeltaManifest, ...] = ()
+    manifests: Manifests = ()
     groups: tuple[GroupCount, ...] = ()
     trials: tuple[Trial, ...] = ()
 
@@ -169,9 +169,7 @@ class BucketMerge:
 
     def __call__(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """Merge the rows of a task of the shuffle. Yield the pickled result."""
-        context = TaskContext.get()
-        assert context is not None
-        yield pickle.dumps(self.merged(context.partitionId(), pieces))
+        yield pickle.dumps(self.merged(task_number(), pieces))
 
     def without_source(self, numbers: Iterable[int]) -> Iterator[bytes]:
         """Merge no row into the buckets of some tasks. Yield the pickled results."""

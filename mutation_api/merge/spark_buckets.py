@@ -47,15 +47,14 @@ from mutation_api.spark.plan import (
     default_num_partitions,
     piece_addresser,
 )
-from mutation_api.spark.tasks import CHANGES, SPLIT_DDL, TASK, ChangeWriter, to_tasks
+from mutation_api.spark.tasks import CHANGES, SPLIT_DDL, TASK, ChangeWriter, Manifests, to_tasks
 from mutation_api.spark.versions import collected
 from mutation_api.table.bucket_resolver import tells_bucket
 from mutation_api.table.partition import partition_names
 from mutation_api.table.row_type import quoted
-from mutation_api.transaction.manifest import DeltaManifest
 from mutation_api.write.forecast import Forecast, forecast
 
-__all__ = ["BucketPlan", "bucket_plan"]
+__all__ = ["BucketPlan", "Merged", "bucket_plan"]
 
 PARTITIONS_LISTED = 100
 """If a table has more partitions, those of the source are collected before directories are listed."""
@@ -66,7 +65,7 @@ class Merged:
     """The results of all tasks. ``manifests`` are those of the files that were written."""
 
     outcome: MergeOutcome
-    manifests: tuple[DeltaManifest, ...]
+    manifests: Manifests
     forecast: Forecast
 
 

@@ -1,8 +1,10 @@
 """merge_into: merge a set of rows into a table by key, in one open transaction.
 
-The API follows PySpark's ``DataFrame.mergeInto``. A row is matched (``spark_matching``) and assigned to the
-first clause whose condition holds. Tasks then apply the clauses (``spark_acting``), and their results are
-cached, so the report, the check for duplicates and the writing use the same rows, and the join runs once.
+The API follows PySpark's ``DataFrame.mergeInto``. If the source is small, the driver merges it
+(``spark_evaluator``). If tasks can own the rows, each merges its buckets (``spark_buckets``). Otherwise Spark
+pairs the rows: a row is matched (``spark_matching``) and assigned to the first clause whose condition holds.
+Tasks then apply the clauses (``spark_acting``), and their results are cached, so the report, the check for
+duplicates and the writing use the same rows, and the join runs once.
 """
 
 from __future__ import annotations
@@ -40,12 +42,11 @@ from mutation_api.spark.frame_table import counted_by_rows
 from mutation_api.spark.job import apply_plan, new_writer, stage
 from mutation_api.spark.jvm import spark_context
 from mutation_api.spark.plan import default_num_partitions, forecast_changes
-from mutation_api.spark.tasks import ChangeWriter
+from mutation_api.spark.tasks import ChangeWriter, Manifests
 from mutation_api.spark.versions import ansi_rules
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.table.acid_table import WriterOptions
 from mutation_api.table.row_type import checked_assignments
-from mutation_api.transaction.manifest import DeltaManifest
 from mutation_api.write.staged_writer import LookingTransaction, check_sink
 
 __all__ = [
@@ -146,7 +147,8 @@ class MergeInto:
                 most one per ROWS_PER_TASK rows.
             insert_files: see :func:`mutation_api.apply_changes`.
             options: see :func:`mutation_api.apply_changes`.
-            before_writing: called with the report before anything is written. An exception ends the merge.
+            before_writing: called with the report before the changes are added to the transaction. An
+                exception ends the merge. Tasks may have staged files, which are then removed.
 
         Raises:
             DuplicateKeyError: If several source rows would act on one row or insert one key.
@@ -158,8 +160,7 @@ class MergeInto:
             TableNotMutableError: If the table is insert-only and a clause does more than insert.
             PartitionCreationError: If rows belong to missing partitions that must not be created.
             DirectoryStateError: If rows lie in wrong buckets, see ``prune_buckets``.
-            Other errors: See :func:`mutation_api.apply_changes`. Nothing has been written after the errors
-                above.
+            Other errors: See :func:`mutation_api.apply_changes`. Nothing is kept after the errors above.
         """
         with ansi_rules(self.source.sparkSession):
             return self._with_sides()._merged(num_partitions, insert_files, options, before_writing)
@@ -266,7 +267,7 @@ class MergeInto:
         table = plan.merge.table
         reports: list[MergeReport] = []
 
-        def write(writer: ChangeWriter) -> tuple[DeltaManifest, ...]:
+        def write(writer: ChangeWriter) -> Manifests:
             found = self._run(plan, writer)
             report = found.outcome.report(self.transaction, table, is_dry_run=False)
             reports.append(report)

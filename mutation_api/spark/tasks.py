@@ -22,6 +22,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -63,6 +64,7 @@ __all__ = [
     "WRITER",
     "ChangeSplitter",
     "ChangeWriter",
+    "Manifests",
     "PieceAddresser",
     "SplitReader",
     "batches_in",
@@ -72,9 +74,13 @@ __all__ = [
     "snapshot_ddl",
     "split_numbers",
     "stream_of",
+    "task_number",
     "to_tasks",
 ]
 
+
+Manifests: TypeAlias = tuple[DeltaManifest, ...]
+"""The manifests of the files that tasks wrote."""
 
 TASK = "task"
 CHANGES = "changes"
@@ -236,6 +242,13 @@ def _attempt_id() -> str:
         return "0"
     # The attempt id alone is unique in the job. The partition number is for people who read the directory.
     return f"{context.partitionId()}-{context.taskAttemptId()}"
+
+
+def task_number() -> int:
+    """Return the number of the task in its stage, which :func:`to_tasks` chose for its rows."""
+    context = TaskContext.get()
+    assert context is not None
+    return context.partitionId()
 
 
 def local_folder() -> str | None:
