@@ -33,6 +33,7 @@ from mutation_api.merge.source_rows import DoubledKeys, dense_ranks, plain_batch
 from mutation_api.merge.target_rows import Reading
 from mutation_api.read.partition_plan import SnapshotSplit
 from mutation_api.spark.tasks import (
+    WRITER,
     ChangeWriter,
     Manifests,
     PieceAddresser,
@@ -302,7 +303,9 @@ class _Part:
         schema = change_schema(self._table)
         for each in acting:
             self.outcome.add(each)
-            for batch in change_batches(self._table, schema, each):
+            # Inserts into a table without buckets are spread over its files. All are of one task.
+            extra = {WRITER: pa.array(np.arange(len(each.rows)))} if self.merge.addresser.writers else {}
+            for batch in change_batches(self._table, schema, each, extra):
                 rows = self.merge.addresser.addressed(batch)
                 self._check_owned(rows)
                 yield rows
