@@ -19,12 +19,11 @@ from mutation_api.errors import RecordValueError
 from mutation_api.format.plain_array import plain_array
 from mutation_api.merge.evaluator import target_types
 from mutation_api.merge.key_columns import key_in_type
-from mutation_api.spark.tasks import CHANGES, TASK, stream_of
+from mutation_api.spark.tasks import CHANGES, TASK, leave_task, stream_of
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.bucket_resolver import BucketIdResolver
 from mutation_api.table.partition import partition_names
 from mutation_api.write.address import BUCKET, numbers_of_partitions
-from mutation_api.write.batch_sorter import give_back
 from mutation_api.write.writing_order import joined_batches, partition_number, split_by_number
 
 __all__ = ["Owners", "SourceSplitter", "buckets_of", "typed_keys"]
@@ -124,7 +123,7 @@ class SourceSplitter:
             for rows in joined_batches(batches, self.memory_bytes):
                 yield from self._split(rows.rename_columns(list(self.names)))
         finally:
-            give_back()
+            leave_task()
 
     def _split(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         numbers = self.owners.of_keys(typed_keys(self.owners.table, self.keys, rows))

@@ -38,6 +38,7 @@ from mutation_api.spark.tasks import (
     Manifests,
     PieceAddresser,
     batches_in,
+    leave_task,
     local_folder,
     task_number,
 )
@@ -45,7 +46,7 @@ from mutation_api.storage.connect import configure_storage
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.write.address import with_names_once
-from mutation_api.write.batch_sorter import BatchSorter, give_back
+from mutation_api.write.batch_sorter import BatchSorter
 from mutation_api.write.forecast import CountedChanges, GroupCount, Trial
 from mutation_api.write.local_plan import LocalOptions
 
@@ -195,7 +196,7 @@ class BucketMerge:
                 manifests = ()
             return TaskResult(task, part.outcome, part.doubled, manifests)
         finally:
-            give_back()
+            leave_task()
 
 
 class _RefusedKeysError(Exception):
