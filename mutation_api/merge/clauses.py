@@ -241,8 +241,8 @@ class MergeOptionsDict(TypedDict, total=False):
     collected_keys: int
     """The maximum number of source rows for which Spark's driver collects the keys, to read only matching
     rows of the table. More keys are shuffled to their buckets. If they do not determine buckets, Spark joins
-    source and table. The option limits the driver's memory and does not change the result. Without Spark it
-    has no effect."""
+    source and table. The option limits the driver's memory and does not change the result. It has no effect
+    without Spark, and if tasks merge the buckets that they own."""
     prune_buckets: bool
     """True to read only the buckets of the source's keys, if the keys determine a row's bucket. If a row lies
     in a different bucket than its hash, the merge is refused; buckets that are not read are not checked. If

@@ -45,6 +45,7 @@ from mutation_api.merge.preview import (
 from mutation_api.merge.resolve import resolve
 from mutation_api.merge.source_rows import check_read_bytes, plain_batch, source_rows
 from mutation_api.merge.sql_conditions import resolved_condition
+from mutation_api.read.table_view import open_table
 from mutation_api.table.acid_table import WriterOptions
 from mutation_api.table.expression_parts import char_paths
 from mutation_api.table.row_type import checked_assignments
@@ -53,10 +54,11 @@ from mutation_api.write.forecast import ApplySummary
 from mutation_api.write.local_plan import LocalOptions, forecast_arrow
 from mutation_api.write.staged_writer import LookingTransaction
 
-__all__ = ["LocalMerge", "changed_rows", "local_merge", "preview_rows", "write_plan"]
+__all__ = ["LocalMerge", "changed_rows", "local_merge", "preview_plan", "write_plan"]
 
 
 def write_plan(
+    transaction: LookingTransaction,
     plan: LocalMergePlan,
     insert_files: int | None,
     options: WriterOptions | None,
@@ -66,6 +68,7 @@ def write_plan(
     """Evaluate the merge and write the changes.
 
     Args:
+        transaction: an open transaction; the table is one of its sinks.
         plan: the checked merge.
         insert_files: see :func:`mutation_api.apply_changes`.
         options: see :func:`mutation_api.apply_changes`.
@@ -75,13 +78,13 @@ def write_plan(
     Raises:
         Errors: See :attr:`LocalMergePlan.acting` and :func:`mutation_api.write.apply.apply_arrow`.
     """
-    report = plan.report(is_dry_run=False)
+    report = plan.outcome.report(transaction, plan.table, is_dry_run=False)
     if before_writing is not None:
         before_writing(report)
     if not report.total.changed:
         return report
     written = write(
-        plan.transaction,
+        transaction,
         plan.table.full_name,
         plan.changes(),
         operation_column=CHANGE_COLUMN,
@@ -93,21 +96,25 @@ def write_plan(
     return dataclasses.replace(report, written=written)
 
 
-def preview_rows(plan: LocalMergePlan, insert_files: int | None) -> Preview:
-    """Return the forecast, the locks of other clients and sample rows of a merge. Nothing is written.
+def preview_plan(
+    transaction: LookingTransaction, plan: LocalMergePlan, insert_files: int | None
+) -> MergeReport:
+    """Return the report with forecast, locks of other clients and sample rows. Nothing is written.
 
     Raises:
         Errors: Those that :func:`mutation_api.write.apply.apply_arrow` raises before it writes.
     """
+    report = plan.outcome.report(transaction, plan.table, is_dry_run=True)
     forecast = forecast_arrow(
-        plan.transaction,
+        transaction,
         plan.table.full_name,
         plan.changes(),
         operation_column=CHANGE_COLUMN,
         insert_files=insert_files,
         local=plan.local,
     )
-    return Preview.of(plan.transaction, plan.table, forecast, plan.outcome.samples)
+    preview = Preview.of(transaction, plan.table, forecast, plan.outcome.samples)
+    return dataclasses.replace(report, preview=preview)
 
 
 Condition: TypeAlias = pc.Expression | str | None
@@ -248,7 +255,7 @@ class LocalMerge:
             Other errors: See :func:`mutation_api.apply_changes`. Nothing has been written after the errors
                 above.
         """
-        return write_plan(self._plan(), insert_files, options, before_writing, self.write)
+        return write_plan(self.transaction, self._plan(), insert_files, options, before_writing, self.write)
 
     def dry_run(self, *, samples: int = SAMPLES_DEFAULT, insert_files: int | None = None) -> MergeReport:
         """Report what :meth:`execute` would do, without writing.
@@ -261,9 +268,7 @@ class LocalMerge:
             ConnectionFailedError: If the metastore cannot be queried for the locks of other clients.
             Other errors: Those that :meth:`execute` raises before it writes.
         """
-        plan = self._plan(samples=max(0, samples))
-        report = plan.report(is_dry_run=True)
-        return dataclasses.replace(report, preview=preview_rows(plan, insert_files))
+        return preview_plan(self.transaction, self._plan(samples=max(0, samples)), insert_files)
 
     def _plan(self, *, samples: int = 0) -> LocalMergePlan:
         """Check names, types and conditions, without reading the table."""
@@ -283,7 +288,7 @@ class LocalMerge:
         resolved = resolve(table, analyser, self.keys, None, tuple(self.clauses), checked)
         evaluator = ArrowEvaluator(table, resolved, source, self.options)
         plan = LocalMergePlan(
-            self.transaction,
+            open_table(self.transaction, table.full_name),
             table,
             source,
             self.keys,

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
-from typing import assert_never
+from functools import cache, cached_property
 
 import numpy as np
 import pyarrow as pa
@@ -33,19 +32,17 @@ from mutation_api.merge.clauses import (
 from mutation_api.merge.differences import SourceKeys
 from mutation_api.merge.evaluator import Evaluator, target_types
 from mutation_api.merge.key_columns import key_in_type
-from mutation_api.merge.merge_report import MergeReport
 from mutation_api.merge.outcome import MergeOutcome, change_batches, change_schema
 from mutation_api.merge.source_rows import (
-    DuplicatedKey,
-    duplicate_key_error,
+    DoubledKeys,
     duplicated,
     first_of_each,
 )
 from mutation_api.merge.table_side import TableSide, settled
+from mutation_api.merge.target_rows import READING_DEFAULT, PlannedView, Reading
 from mutation_api.orc.read.key_filter import KeyFilter
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.write.local_plan import LocalOptions
-from mutation_api.write.staged_writer import LookingTransaction
 
 __all__ = ["LocalMergePlan"]
 
@@ -58,7 +55,7 @@ class LocalMergePlan:
     """A merge whose names, types and clauses have been checked by the code that constructs it.
 
     Attributes:
-        transaction: an open transaction; the table is one of its sinks.
+        view: the reader's view of the table.
         table: the table's descriptor.
         source: the source's rows.
         keys: names of the key columns.
@@ -68,13 +65,15 @@ class LocalMergePlan:
         local: memory limit and number of threads.
         samples: number of rows of each kind for a preview. If there are any, the old values of all compared
             columns are read.
+        source_columns: number of columns that messages show of source rows. If None, all.
+        reading: the choices of the process.
 
     Raises:
         RecordLayoutError: If key columns cannot be compared, or if values of a type can never be stored.
         RecordValueError: If a timestamp in a key column has digits below microseconds.
     """
 
-    transaction: LookingTransaction
+    view: PlannedView
     table: AcidTable
     source: pa.RecordBatch
     keys: tuple[str, ...]
@@ -83,6 +82,8 @@ class LocalMergePlan:
     options: MergeOptions
     local: LocalOptions
     samples: int = 0
+    source_columns: int | None = None
+    reading: Reading = READING_DEFAULT
 
     def __post_init__(self) -> None:
         """Check the types."""
@@ -103,14 +104,51 @@ class LocalMergePlan:
             UnsupportedLocallyError: If the rows need more memory than allowed.
             DirectoryStateError, CorruptFileError: See :func:`mutation_api.read.snapshot_reader.split_rows`.
         """
-        wanted = [match for match in Match if match in self.resolved.matches]
-        doubled = _Doubled(self)
-        act_on = partial(self._acting_on, cache(self._both_sides), doubled)
-        found = [each for match in wanted if match.has_source for each in act_on(match)]
-        doubled.check()
+        self.check_source()
+        return (*self.acting_on_source, *self.acting_on_rest())
+
+    def check_source(self) -> None:
+        """Check keys and duplicates. Raises the first two errors of :attr:`acting`."""
+        outcome = MergeOutcome(self.keys, None)
+        outcome.add_altered(self.altered)
+        outcome.check_keys(self.table)
+        self.doubled.check(self.table.full_name, self.options.duplicates_shown)
+
+    @property
+    def altered(self) -> Sequence[str]:
+        """The keys to insert that would be stored as different keys. See :func:`~.acting.altered_keys`."""
+        return self._of_source[1]
+
+    @property
+    def doubled(self) -> DoubledKeys:
+        """The keys with several source rows that would act."""
+        return self._of_source[2]
+
+    @cached_property
+    def acting_on_source(self) -> list[Acting]:
+        """The rows with a source row on which a clause acts. Requires that :meth:`check_source` passes."""
         side = self._table_side
-        found = settled(self.table.full_name, found, side.late, self.keys, side.late_rows)
-        return (*found, *(each for match in wanted if not match.has_source for each in act_on(match)))
+        return settled(self.table.full_name, self._of_source[0], side.late, self.keys, side.late_rows)
+
+    def acting_on_rest(self) -> Iterator[Acting]:
+        """Yield the table rows without a source row on which a clause acts."""
+        if self.resolved.acts_on_rest:
+            yield from self._table_side.others()
+
+    @cached_property
+    def _of_source(self) -> tuple[list[Acting], list[str], DoubledKeys]:
+        """The acting rows with a source row before late columns are compared, and the keys to refuse."""
+        reducer = _Reducer(self)
+        sides = cache(self._both_sides)
+        found, altered = list[Acting](), list[str]()
+        for match in (match for match in Match if match in self.resolved.matches and match.has_source):
+            if match.is_pair:
+                found += reducer.once_a_row(*sides()[0])
+            else:
+                inserts = reducer.once_a_key(self._acting(sides()[1]))
+                altered += [text for each in inserts for text in self._altered(each)]
+                found += inserts
+        return found, altered, reducer.doubled
 
     @cached_property
     def outcome(self) -> MergeOutcome:
@@ -119,10 +157,6 @@ class LocalMergePlan:
         for each in self.acting:
             outcome.add(each)
         return outcome
-
-    def report(self, *, is_dry_run: bool) -> MergeReport:
-        """Count the rows. See :meth:`MergeOutcome.report`."""
-        return self.outcome.report(self.transaction, self.table, is_dry_run=is_dry_run)
 
     def changes(self) -> pa.RecordBatchReader:
         """Return the change set for :func:`mutation_api.write.apply.apply_arrow`.
@@ -140,12 +174,17 @@ class LocalMergePlan:
         """The size of the table's files to read, which are only read in part."""
         return self._table_side.bytes_to_read
 
+    @property
+    def shown_source(self) -> pa.RecordBatch:
+        """The source's rows as messages show them."""
+        return self.source.select(self.source.schema.names[: self.source_columns])
+
     # ---- sides
 
     @cached_property
     def _table_side(self) -> TableSide:
         return TableSide(
-            self.transaction,
+            self.view,
             self.table,
             self.source.nbytes,
             self._keys,
@@ -155,6 +194,7 @@ class LocalMergePlan:
             self.local,
             self.samples > 0,
             self._acting_alone,
+            self.reading,
         )
 
     @cached_property
@@ -194,18 +234,6 @@ class LocalMergePlan:
 
     # ---- steps
 
-    def _acting_on(self, sides: Callable[[], _Sides], doubled: _Doubled, match: Match) -> Iterable[Acting]:
-        """Return the rows on which clauses act, among the rows with one kind of match."""
-        match match:
-            case Match.MATCHED:
-                return doubled.once_a_row(*sides()[0])
-            case Match.NOT_MATCHED:
-                return self._checked_keys(doubled.once_a_key(self._acting(sides()[1])))
-            case Match.NOT_MATCHED_BY_SOURCE:
-                return self._table_side.others()
-            case _:
-                assert_never(match)
-
     def _acting_alone(self, rows: pa.RecordBatch) -> list[Acting]:
         """Return the rows on which clauses act, among table rows without a source row."""
         return self._acting(Candidates(Match.NOT_MATCHED_BY_SOURCE, self.source, None, _columns(rows)))
@@ -226,13 +254,8 @@ class LocalMergePlan:
     def _rules(self) -> RowRules:
         return rules_of(self.resolved)
 
-    def _checked_keys(self, found: Iterable[Acting]) -> list[Acting]:
-        """Check that no key to insert is stored as a different key, which may already exist."""
-        checked, outcome = list(found), MergeOutcome(self.keys, None)
-        for each in checked:
-            outcome.add_altered(altered_keys(self.table.full_name, self.keys, each))
-        outcome.check_keys(self.table)
-        return checked
+    def _altered(self, each: Acting) -> Iterator[str]:
+        return altered_keys(self.table.full_name, self.keys, each)
 
 
 def _padded(texts: pa.Array) -> pa.Array:
@@ -244,20 +267,12 @@ def _columns(rows: pa.RecordBatch) -> dict[str, pa.Array]:
     return dict(zip(rows.schema.names, rows.columns, strict=True))
 
 
-class _Doubled:
-    """Ensures that only one source row acts on each row or key: checks this, or chooses one."""
+class _Reducer:
+    """Ensures that only one source row acts on each row or key: collects the others, or chooses one."""
 
     def __init__(self, plan: LocalMergePlan) -> None:
         self._plan = plan
-        self._count = 0
-        self._samples: list[DuplicatedKey] = []
-
-    def check(self) -> None:
-        """Raise DuplicateKeyError if several source rows act on one row or key."""
-        if self._count:
-            samples = sorted(self._samples, key=lambda each: each.key)
-            shown = samples[: self._plan.options.duplicates_shown]
-            raise duplicate_key_error(self._plan.table.full_name, self._count, shown)
+        self.doubled = DoubledKeys()
 
     def once_a_row(self, rows: Candidates, target_rows: Indices) -> list[Acting]:
         """Apply clauses to pairs. ``target_rows`` holds the number of each pair's table row."""
@@ -316,10 +331,9 @@ class _Doubled:
         if is_reduced:
             return first_of_each(groups, sources, judged)
         count, samples = duplicated(
-            groups, judged, self._plan.source, sources, self._plan.keys, options.duplicates_shown
+            groups, judged, self._plan.shown_source, sources, self._plan.keys, options.duplicates_shown
         )
-        self._count += count
-        self._samples += samples
+        self.doubled.add(count, samples)
         return np.arange(len(held))
 
     @cached_property

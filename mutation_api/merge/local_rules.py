@@ -31,9 +31,9 @@ from mutation_api.merge.key_columns import are_comparable
 from mutation_api.merge.local_merge import LocalMerge, local_merge
 from mutation_api.merge.source_rows import check_memory, check_wall_clocks, plain_batch
 from mutation_api.merge.sql_conditions import parsed_column, parsed_condition, resolved_condition
-from mutation_api.merge.table_side import TargetRows
+from mutation_api.merge.target_rows import TargetRows
 from mutation_api.merge.timeline import HistoryChanges, history_changes, joined_rows
-from mutation_api.read.table_view import partition_names
+from mutation_api.read.table_view import open_table
 from mutation_api.write.local_plan import LocalOptions
 from mutation_api.write.staged_writer import LookingTransaction
 
@@ -194,10 +194,11 @@ def local_history(
     transaction.merging(table.full_name, rules.key, inserts=True)
     stored: list[pa.RecordBatch] = []
     keys = pa.Table.from_batches([events.rows.select(list(rules.key))])
-    partitions = partition_names(transaction, table.full_name) if table.partition_keys else [""]
+    view = open_table(transaction, table.full_name)
+    partitions = [*view.locations]
     if keys.num_rows and partitions:
         names = [column.name for column in table.all_columns]
-        reader = TargetRows(transaction, table, names, prune_buckets=True, threads=local.thread_count)
+        reader = TargetRows(view, table, names, prune_buckets=True, threads=local.thread_count)
         distinct = keys.group_by(list(rules.key)).aggregate([])
         byte_count = changes.nbytes + events.rows.nbytes
         for batch in reader.read(reader.keyed(distinct, partitions, null_safe=False)):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import pyarrow as pa
@@ -30,6 +30,7 @@ from mutation_api.write.local_plan import LocalOptions
 __all__ = [
     "READ_BYTES_MAX",
     "ROWS_SHOWN",
+    "DoubledKeys",
     "DuplicatedKey",
     "check_memory",
     "check_read_bytes",
@@ -158,6 +159,25 @@ class DuplicatedKey:
     rows: Sequence[str]
 
 
+@dataclass
+class DoubledKeys:
+    """The number of keys with several source rows, and some of them."""
+
+    count: int = 0
+    samples: list[DuplicatedKey] = field(default_factory=list)
+
+    def add(self, count: int, samples: Sequence[DuplicatedKey]) -> None:
+        """Add the keys of another part of the rows."""
+        self.count += count
+        self.samples += samples
+
+    def check(self, table_name: str, shown: int) -> None:
+        """Raise DuplicateKeyError if there are any. The message shows at most ``shown`` of them."""
+        if self.count:
+            samples = sorted(self.samples, key=lambda each: each.key)[:shown]
+            raise duplicate_key_error(table_name, self.count, samples)
+
+
 def duplicate_key_error(
     table_name: str, key_count: int, samples: Sequence[DuplicatedKey]
 ) -> DuplicateKeyError:
@@ -284,11 +304,11 @@ def source_rows(table_name: str, source: object, local: LocalOptions) -> pa.Tabl
         raise RecordLayoutError(
             f"table {table_name}: the source has duplicate columns (ignoring case): {', '.join(doubled)}"
         )
-    for field in reader.schema:
-        refused = refusal(field.type)
+    for each in reader.schema:
+        refused = refusal(each.type)
         if refused is not None:
             raise RecordLayoutError(
-                f"table {table_name}: the source: column {field.name!r} ({refused[0]}): {refused[1]}"
+                f"table {table_name}: the source: column {each.name!r} ({refused[0]}): {refused[1]}"
             )
     batches = []
     byte_count = 0

@@ -38,7 +38,7 @@ from mutation_api.spark.tasks import CHANGES, WRITER
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.row_type import quoted
 
-__all__ = ["acted"]
+__all__ = ["acted", "check_types"]
 
 
 def acted(
@@ -69,7 +69,7 @@ def acted(
         RecordLayoutError: If a column cannot store the values that are assigned to it. If a single value does
             not fit, the job raises RecordValueError.
     """
-    _check_types(rows, table, resolved, options.count_by)
+    check_types(table, resolved, _fields(rows, SOURCE), options.count_by)
     keys_of_spark = _keys_of_spark(table, resolved)
     if keys_of_spark:
         rows = with_altered_key(rows, table, resolved, keys_of_spark, ALTERED)
@@ -96,14 +96,19 @@ def acted(
     return rows.select(*given).mapInArrow(task.__call__, StructType(fields))
 
 
-def _check_types(rows: DataFrame, table: AcidTable, resolved: SparkMerge, count_by: str | None) -> None:
+def check_types(table: AcidTable, resolved: SparkMerge, source: StructType, count_by: str | None) -> None:
+    """Check that columns can store the values that are assigned to them, and that rows can be counted.
+
+    Raises:
+        RecordLayoutError, ConfigurationError: If they cannot.
+    """
     for values in resolved.values:
         for column in table.all_columns:
             if column.name in values:
                 check_spark_type(table.full_name, column, wall_clock_type(values[column.name][1]))
     if count_by:
         try:
-            kind = arrow_type_of(_fields(rows, SOURCE)[count_by].dataType)
+            kind = arrow_type_of(source[count_by].dataType)
         except TypeError as error:
             raise ConfigurationError(f"table {table.full_name}: count_by={count_by!r}: {error}") from error
         check_countable(table, pa.schema([(count_by, kind)]), count_by)

@@ -21,21 +21,21 @@ from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql.types import ArrayType, DataType, IntegralType, LongType, MapType, StructField, StructType
 
 from mutation_api.merge.acting import Candidates
-from mutation_api.merge.clauses import SOURCE, TARGET, Clause, MergeOptions
+from mutation_api.merge.clauses import SOURCE, TARGET, MergeOptions
 from mutation_api.merge.local_plan import LocalMergePlan
-from mutation_api.merge.resolve import Alternatives, resolve
+from mutation_api.merge.resolve import Alternatives
 from mutation_api.merge.source_rows import READ_BYTES_MAX, plain_batch
 from mutation_api.merge.spark_columns import check_spark_type, first_holding, order_of
 from mutation_api.merge.spark_diff import partitions_where
-from mutation_api.merge.spark_expressions import Expression, ExpressionAnalyser, Sides, SparkMerge, column_of
+from mutation_api.merge.spark_expressions import CheckedMerge, Expression, SparkMerge, column_of
+from mutation_api.read.table_view import open_table
 from mutation_api.spark.job import collected_if_few, is_few
 from mutation_api.spark.plan import in_wall_clock, wall_clock_type
 from mutation_api.spark.versions import collected, frame_of_arrow
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.write.local_plan import LocalOptions
-from mutation_api.write.staged_writer import LookingTransaction
 
-__all__ = ["SparkEvaluator", "few_rows_plan"]
+__all__ = ["SparkEvaluator", "compares_surely", "few_rows_plan"]
 
 
 Indices = NDArray[np.int64]
@@ -130,58 +130,42 @@ class SparkEvaluator:
         return made
 
 
-def few_rows_plan(
-    transaction: LookingTransaction,
-    table_name: str,
-    source: DataFrame,
-    keys: tuple[str, ...] | None,
-    clauses: tuple[Clause[Expression], ...],
-    options: MergeOptions,
-    *,
-    samples: int,
-) -> LocalMergePlan | None:
+def few_rows_plan(merge: CheckedMerge, *, samples: int) -> LocalMergePlan | None:
     """Return the plan for a merge of few rows.
 
     Args:
-        transaction: an open transaction; the table is one of its sinks.
-        table_name: ``database.table``.
-        source: the rows to merge.
-        keys: key columns. None if the merge has another condition.
-        clauses: the clauses in order of precedence.
-        options: options of the merge.
+        merge: the merge.
         samples: see :class:`LocalMergePlan`.
 
     Returns:
         The plan. None if there may be many rows, if the condition is not just equal keys, or if only Spark's
         own join compares the keys' types correctly.
-
-    Raises:
-        RecordLayoutError, TableNotMutableError: See :func:`mutation_api.merge.resolve.resolve`.
     """
-    if keys is None or not is_few(source):
+    sides, keys = merge.sides, merge.keys
+    if keys is None or not is_few(sides.source) or not compares_surely(merge):
         return None
-    transaction.check()
-    spark = source.sparkSession
-    table = transaction.table(table_name)
-    sides = Sides.of(table, source)
-    analyser = ExpressionAnalyser(spark, table.full_name, sides.source_schema, sides.target_schema)
-    resolved = resolve(table, analyser, keys, None, clauses, options)
-    if not all(_is_sure(analyser.source[key], analyser.target[key]) for key in keys):
-        return None
+    table, resolved, options = merge.table, merge.resolved, merge.options
     found = collected_if_few(sides.source)
     if found is None:
         return None
     rows = plain_batch(found)
+    spark = sides.source.sparkSession
     evaluator = SparkEvaluator(
         spark, table, resolved, rows, sides.source_schema, sides.target_schema, options
     )
     local = LocalOptions()
-    plan = LocalMergePlan(transaction, table, rows, keys, resolved, evaluator, options, local, samples)
+    view = open_table(merge.transaction, table.full_name)
+    plan = LocalMergePlan(view, table, rows, keys, resolved, evaluator, options, local, samples)
     return plan if plan.bytes_to_read <= READ_BYTES_MAX else None
 
 
+def compares_surely(merge: CheckedMerge) -> bool:
+    """Return True if Arrow certainly finds the same keys equal as Spark's join does."""
+    source, target = merge.analyser.source, merge.analyser.target
+    return all(_is_sure(source[key], target[key]) for key in merge.keys or ())
+
+
 def _is_sure(found: DataType, wanted: DataType) -> bool:
-    """Return True if the same values are equal here and in Spark's join. Nested types are left to Spark."""
     if isinstance(wanted, ArrayType | MapType | StructType):
         return False
     return found == wanted or (isinstance(found, IntegralType) and isinstance(wanted, IntegralType))

@@ -20,15 +20,17 @@ from pyspark.sql.types import BooleanType, DataType, StructField, StructType
 from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.format.hive_type import parse_hive_type, spark_type
 from mutation_api.format.plain_array import repeated
-from mutation_api.merge.clauses import SOURCE, TARGET, text_of
-from mutation_api.merge.resolve import Analysis, Conjunct, Equality, ResolvedMerge
+from mutation_api.merge.clauses import SOURCE, TARGET, Clause, MergeOptions, text_of
+from mutation_api.merge.resolve import Analysis, Conjunct, Equality, ResolvedMerge, resolve
 from mutation_api.spark.jvm import analyzed_plan, jvm_of, spark_context, sql_parser
 from mutation_api.spark.plan import wall_clock_type
 from mutation_api.spark.versions import ANSI, data_type, lenient_part, spark_literal, unlogged_errors
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.row_type import quoted
+from mutation_api.write.staged_writer import LookingTransaction
 
 __all__ = [
+    "CheckedMerge",
     "Expression",
     "ExpressionAnalyser",
     "Sides",
@@ -127,6 +129,37 @@ class ExpressionAnalyser:
                 f"{found.data_type.simpleString()}"
             )
         return found
+
+    def sql_of(self, expression: Expression, sides: Sequence[str], what: str) -> str:
+        """Return the expression as SQL, in which Spark has named the side of each column."""
+        if isinstance(expression, str):
+            return expression
+        child = analyzed_plan(self._resolved(expression, sides, what)).projectList().apply(0)
+        return str((child.child() if _kind(child) == "Alias" else child).sql())
+
+    def sort_orders(self, columns: Sequence[Expression]) -> list[tuple[str, bool, bool]] | None:
+        """Return SQL for the value of each column of an order of source rows, and how it is ordered.
+
+        The flags are True if the order descends, and if NULLs come first. The result is None if Spark would
+        not read the SQL as the same value.
+        """
+        orders = self._orders([column_of(column) for column in columns])
+        texts = [str(each.child().sql()) for each in orders]
+        try:
+            with unlogged_errors():
+                again = self._orders([sf.expr(text) for text in texts])
+        except (AnalysisException, ParseException):
+            return None
+        if not all(one.child().semanticEquals(two.child()) for one, two in zip(orders, again, strict=True)):
+            return None
+        return [
+            (text, str(each.direction().sql()) == "DESC", str(each.nullOrdering().sql()) == "NULLS FIRST")
+            for text, each in zip(texts, orders, strict=True)
+        ]
+
+    def _orders(self, columns: Sequence[Column]) -> list[Any]:
+        orders = analyzed_plan(self._structs.sort(*columns)).order()
+        return [orders.apply(i) for i in range(orders.size())]
 
     def conjuncts(self, condition: Expression, sides: Sequence[str], what: str) -> list[Conjunct[Expression]]:
         """Split a condition into the parts that AND joins, as Spark resolves them."""
@@ -317,6 +350,47 @@ class Sides:
         plain = source.select(*columns)
         target = [StructField(c.name, column_type(c)) for c in table.all_columns]
         return cls(plain, plain.schema, StructType(target))
+
+
+@dataclass(frozen=True)
+class CheckedMerge:
+    """A merge that was checked against the schemas of both sides. No job was run.
+
+    ``keys`` is None if the merge has another condition.
+    """
+
+    transaction: LookingTransaction
+    table: AcidTable
+    sides: Sides
+    analyser: ExpressionAnalyser
+    resolved: SparkMerge
+    keys: tuple[str, ...] | None
+    options: MergeOptions
+
+    @classmethod
+    def of(
+        cls,
+        transaction: LookingTransaction,
+        table_name: str,
+        source: DataFrame,
+        keys: tuple[str, ...] | None,
+        on: Expression | None,
+        clauses: tuple[Clause[Expression], ...],
+        options: MergeOptions,
+    ) -> CheckedMerge:
+        """Check a merge.
+
+        Raises:
+            RecordLayoutError, TableNotMutableError: See :func:`mutation_api.merge.resolve.resolve`.
+        """
+        transaction.check()
+        table = transaction.table(table_name)
+        sides = Sides.of(table, source)
+        analyser = ExpressionAnalyser(
+            source.sparkSession, table.full_name, sides.source_schema, sides.target_schema
+        )
+        resolved = resolve(table, analyser, keys, on, clauses, options)
+        return cls(transaction, table, sides, analyser, resolved, keys, options)
 
 
 def column_type(column: AcidColumn) -> DataType:

@@ -1,13 +1,16 @@
 """merge_into: merge a set of rows into a table by key, in one open transaction.
 
-The API follows PySpark's ``DataFrame.mergeInto``. A row is matched (``spark_matching``) and assigned to the
-first clause whose condition holds. Tasks then apply the clauses (``spark_acting``), and their results are
-cached, so the report, the check for duplicates and the writing use the same rows, and the join runs once.
+The API follows PySpark's ``DataFrame.mergeInto``. If the source is small, the driver merges it
+(``spark_evaluator``). If tasks can own the rows, each merges its buckets (``spark_buckets``). Otherwise Spark
+pairs the rows: a row is matched (``spark_matching``) and assigned to the first clause whose condition holds.
+Tasks then apply the clauses (``spark_acting``), and their results are cached, so the report, the check for
+duplicates and the writing use the same rows, and the join runs once.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -16,7 +19,7 @@ from typing import Unpack
 
 from pyspark.sql import Column, DataFrame
 
-from mutation_api.errors import ConfigurationError
+from mutation_api.errors import ConfigurationError, RecordValueError, WorkerError
 from mutation_api.merge.clauses import (
     SOURCE,
     TARGET,
@@ -27,21 +30,24 @@ from mutation_api.merge.clauses import (
     MergeOptionsDict,
     checked_keys,
 )
-from mutation_api.merge.local_merge import preview_rows, write_plan
+from mutation_api.merge.local_merge import preview_plan, write_plan
 from mutation_api.merge.local_plan import LocalMergePlan
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.merge.preview import SAMPLES_DEFAULT, Preview
+from mutation_api.merge.spark_buckets import BucketPlan, Merged, bucket_plan
 from mutation_api.merge.spark_evaluator import few_rows_plan
-from mutation_api.merge.spark_expressions import Expression, sides_of, with_sides
+from mutation_api.merge.spark_expressions import CheckedMerge, Expression, sides_of, with_sides
 from mutation_api.merge.spark_plan import MergePlan
 from mutation_api.spark.frame_table import counted_by_rows
-from mutation_api.spark.job import apply_plan
+from mutation_api.spark.job import apply_plan, new_writer, stage
+from mutation_api.spark.jvm import spark_context
 from mutation_api.spark.plan import default_num_partitions, forecast_changes
+from mutation_api.spark.tasks import ChangeWriter, Manifests
 from mutation_api.spark.versions import ansi_rules
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.table.acid_table import WriterOptions
 from mutation_api.table.row_type import checked_assignments
-from mutation_api.write.staged_writer import LookingTransaction
+from mutation_api.write.staged_writer import LookingTransaction, check_sink
 
 __all__ = [
     "MergeInto",
@@ -91,6 +97,17 @@ def merge_into(
     return MergeInto(transaction, table, source, keys, None, checked)
 
 
+logger = logging.getLogger(__name__)
+
+
+class _PairedInsteadError(Exception):
+    """Raised if Spark has to pair the rows, since no task may own them."""
+
+
+class _NothingChangedError(Exception):
+    """Raised after a job that changed no row. Its writer is removed."""
+
+
 @dataclass
 class MergeInto:
     """A merge under construction, made by :func:`merge_into`."""
@@ -130,7 +147,8 @@ class MergeInto:
                 most one per ROWS_PER_TASK rows.
             insert_files: see :func:`mutation_api.apply_changes`.
             options: see :func:`mutation_api.apply_changes`.
-            before_writing: called with the report before anything is written. An exception ends the merge.
+            before_writing: called with the report before the changes are added to the transaction. An
+                exception ends the merge. Tasks may have staged files, which are then removed.
 
         Raises:
             DuplicateKeyError: If several source rows would act on one row or insert one key.
@@ -142,8 +160,7 @@ class MergeInto:
             TableNotMutableError: If the table is insert-only and a clause does more than insert.
             PartitionCreationError: If rows belong to missing partitions that must not be created.
             DirectoryStateError: If rows lie in wrong buckets, see ``prune_buckets``.
-            Other errors: See :func:`mutation_api.apply_changes`. Nothing has been written after the errors
-                above.
+            Other errors: See :func:`mutation_api.apply_changes`. Nothing is kept after the errors above.
         """
         with ansi_rules(self.source.sparkSession):
             return self._with_sides()._merged(num_partitions, insert_files, options, before_writing)
@@ -155,10 +172,15 @@ class MergeInto:
         options: WriterOptions | None,
         before_writing: Callable[[MergeReport], None] | None,
     ) -> MergeReport:
-        if (few := self._few_rows_plan(num_partitions)) is not None:
+        self.transaction.settle(self.table)
+        merge = self._checked()
+        if (few := self._few_rows_plan(merge, num_partitions)) is not None:
             with translated_worker_errors(self._what):
-                return write_plan(few, insert_files, options, before_writing)
-        with self._planned() as plan:
+                return write_plan(self.transaction, few, insert_files, options, before_writing)
+        with translated_worker_errors(self._what), suppress(_PairedInsteadError):
+            buckets = self._bucket_plan(merge, num_partitions, insert_files)
+            return self._written_by_buckets(buckets, options, before_writing)
+        with self._planned(merge) as plan:
             report = plan.outcome.report(self.transaction, plan.table, is_dry_run=False)
             if before_writing is not None:
                 before_writing(report)
@@ -192,30 +214,96 @@ class MergeInto:
             return self._with_sides()._previewed(samples, num_partitions, insert_files)
 
     def _previewed(self, samples: int, num_partitions: int | None, insert_files: int | None) -> MergeReport:
-        if (few := self._few_rows_plan(num_partitions, samples=max(0, samples))) is not None:
+        merge, samples = self._checked(), max(0, samples)
+        if (few := self._few_rows_plan(merge, num_partitions, samples=samples)) is not None:
             with translated_worker_errors(self._what):
-                report = few.report(is_dry_run=True)
-                return dataclasses.replace(report, preview=preview_rows(few, insert_files))
-        with self._planned(samples=max(0, samples)) as plan:
+                return preview_plan(self.transaction, few, insert_files)
+        with translated_worker_errors(self._what), suppress(_PairedInsteadError):
+            buckets = self._bucket_plan(merge, num_partitions, insert_files, samples=samples)
+            return self._previewed_by_buckets(buckets)
+        with self._planned(merge, samples=samples) as plan:
             report = plan.outcome.report(self.transaction, plan.table, is_dry_run=True)
             tasks = num_partitions or self._task_count(report)
             forecast = forecast_changes(plan.changes(tasks, insert_files))
             preview = Preview.of(self.transaction, plan.table, forecast, plan.outcome.samples)
             return dataclasses.replace(report, preview=preview)
 
-    def _few_rows_plan(self, num_partitions: int | None, *, samples: int = 0) -> LocalMergePlan | None:
-        if num_partitions is not None:  # the user asked for tasks
-            return None
+    def _checked(self) -> CheckedMerge:
         with translated_worker_errors(self._what):
-            return few_rows_plan(
+            return CheckedMerge.of(
                 self.transaction,
                 self.table,
                 self.source,
                 self.keys,
+                self.on,
                 tuple(self.clauses),
                 self.options,
-                samples=samples,
             )
+
+    def _few_rows_plan(
+        self, merge: CheckedMerge, num_partitions: int | None, *, samples: int = 0
+    ) -> LocalMergePlan | None:
+        if num_partitions is not None:  # the user asked for tasks
+            return None
+        with translated_worker_errors(self._what):
+            return few_rows_plan(merge, samples=samples)
+
+    def _bucket_plan(
+        self, merge: CheckedMerge, num_partitions: int | None, insert_files: int | None, *, samples: int = 0
+    ) -> BucketPlan:
+        plan = bucket_plan(merge, num_partitions=num_partitions, insert_files=insert_files, samples=samples)
+        if isinstance(plan, str):
+            logger.info("table %s: Spark pairs the rows of a merge: %s", self.table, plan)
+            raise _PairedInsteadError
+        return plan
+
+    def _written_by_buckets(
+        self,
+        plan: BucketPlan,
+        options: WriterOptions | None,
+        before_writing: Callable[[MergeReport], None] | None,
+    ) -> MergeReport:
+        """Merge in tasks that own buckets. If nothing changes, the table does not receive a change set."""
+        table = plan.merge.table
+        reports: list[MergeReport] = []
+
+        def write(writer: ChangeWriter) -> Manifests:
+            found = self._run(plan, writer)
+            report = found.outcome.report(self.transaction, table, is_dry_run=False)
+            reports.append(report)
+            if before_writing is not None:
+                before_writing(report)
+            if not report.total.changed:
+                raise _NothingChangedError
+            return found.manifests
+
+        check_sink(table)
+        try:
+            with self.transaction.changing(table.full_name):
+                self.transaction.check()
+                context = spark_context(self.source.sparkSession)
+                written = stage(self.transaction, table, context, options, write)
+        except _NothingChangedError:
+            return reports[0]
+        return dataclasses.replace(reports[0], written=written)
+
+    def _previewed_by_buckets(self, plan: BucketPlan) -> MergeReport:
+        table = plan.merge.table
+        writer = new_writer(table, spark_context(self.source.sparkSession), None)
+        found = self._run(plan, writer, is_dry_run=True)
+        report = found.outcome.report(self.transaction, table, is_dry_run=True)
+        preview = Preview.of(self.transaction, table, found.forecast, found.outcome.samples)
+        return dataclasses.replace(report, preview=preview)
+
+    def _run(self, plan: BucketPlan, writer: ChangeWriter, *, is_dry_run: bool = False) -> Merged:
+        try:
+            with translated_worker_errors(self._what), counted_by_rows(self.source.sparkSession):
+                return plan.run(writer, is_dry_run=is_dry_run)
+        except (RecordValueError, WorkerError) as error:
+            if not plan.has_computed:
+                raise
+            logger.info("table %s: Spark pairs the rows of a merge, since %s", self.table, error)
+            raise _PairedInsteadError from error
 
     def _with_sides(self) -> MergeInto:
         """Return the merge with the side added to SQL columns that only one side has, as in PySpark."""
@@ -256,18 +344,9 @@ class MergeInto:
         return max(1, min(most, math.ceil(report.total.changed / ROWS_PER_TASK)))
 
     @contextmanager
-    def _planned(self, *, samples: int = 0) -> Iterator[MergePlan]:
+    def _planned(self, merge: CheckedMerge, *, samples: int = 0) -> Iterator[MergePlan]:
         with translated_worker_errors(self._what), counted_by_rows(self.source.sparkSession):
-            plan = MergePlan.of(
-                self.transaction,
-                self.table,
-                self.source,
-                self.keys,
-                self.on,
-                tuple(self.clauses),
-                self.options,
-                samples=samples,
-            )
+            plan = MergePlan.of(merge, samples=samples)
             try:
                 plan.check()
                 yield plan

@@ -20,13 +20,11 @@ from mutation_api.merge.clauses import (
     CHANGE_COLUMN,
     SOURCE,
     TARGET,
-    Clause,
     Match,
     MergeOptions,
     padded_key_error,
 )
 from mutation_api.merge.outcome import MergeOutcome, change_schema
-from mutation_api.merge.resolve import resolve
 from mutation_api.merge.source_rows import ROWS_SHOWN, DuplicatedKey, duplicate_key_error
 from mutation_api.merge.spark_acting import acted
 from mutation_api.merge.spark_columns import (
@@ -41,7 +39,7 @@ from mutation_api.merge.spark_columns import (
     with_inserted_key,
 )
 from mutation_api.merge.spark_diff import partitions_where
-from mutation_api.merge.spark_expressions import Expression, ExpressionAnalyser, Sides, SparkMerge, column_of
+from mutation_api.merge.spark_expressions import CheckedMerge, Sides, SparkMerge, column_of
 from mutation_api.merge.spark_matching import ScatteredKeys, SourceKeys, match_rows, source_keys
 from mutation_api.merge.task_clauses import CLAUSE, KEY, OUTCOME, ROW_ID
 from mutation_api.read.key_groups import in_key_types
@@ -77,29 +75,14 @@ class MergePlan:
     caches: tuple[DataFrame, ...]
 
     @classmethod
-    def of(
-        cls,
-        transaction: OpenTransaction,
-        table_name: str,
-        source: DataFrame,
-        keys: tuple[str, ...] | None,
-        on: Expression | None,
-        clauses: tuple[Clause[Expression], ...],
-        options: MergeOptions,
-        *,
-        samples: int = 0,
-    ) -> MergePlan:
-        """Check everything that can be checked without a job, collect the keys, and plan the rest.
+    def of(cls, merge: CheckedMerge, *, samples: int = 0) -> MergePlan:
+        """Collect the keys, and plan the rest.
 
         ``samples`` is the number of rows of each kind to keep for a preview.
         """
-        transaction.check()
-        table = transaction.table(table_name)
-        sides = Sides.of(table, source)
-        analyser = ExpressionAnalyser(
-            source.sparkSession, table.full_name, sides.source_schema, sides.target_schema
-        )
-        resolved = resolve(table, analyser, keys, on, clauses, options)
+        transaction, table, sides = merge.transaction, merge.table, merge.sides
+        resolved, options = merge.resolved, merge.options
+        clauses, spark = resolved.clauses, sides.source.sparkSession
         _refuse_padded_keys(table, sides, resolved)
         collected = source_keys(
             sides,
@@ -119,7 +102,7 @@ class MergePlan:
             acting = _acting_rows(reader, options, collected, cached, is_unique=is_unique)
             # A join has the session's number of partitions, mostly 200; Python then processes each of them.
             rows = acted(
-                acting.coalesce(default_num_partitions(source.sparkSession)),
+                acting.coalesce(default_num_partitions(spark)),
                 table,
                 resolved,
                 options,

@@ -9,7 +9,6 @@ first. The other columns are read in a second pass, only for the rows that are s
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from metastore_client.valid_ids import ValidIdList
 from mutation_api.errors import DirectoryStateError
 from mutation_api.format.differences import differs
 from mutation_api.format.event import ROW_ID_COLUMN
@@ -31,121 +29,12 @@ from mutation_api.merge.evaluator import Evaluator, target_types
 from mutation_api.merge.key_columns import in_one_unit
 from mutation_api.merge.resolve import Alternatives
 from mutation_api.merge.source_rows import check_memory
-from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
+from mutation_api.merge.target_rows import READING_DEFAULT, KeyedSplits, PlannedView, Reading, TargetRows
 from mutation_api.orc.read.key_filter import KeyFilter
-from mutation_api.read.key_groups import KeyGroups, group_keys
-from mutation_api.read.partition_plan import SnapshotSplit
-from mutation_api.read.read_ahead import read_in_turn
-from mutation_api.read.snapshot_reader import exact_rows, split_rows
-from mutation_api.read.table_view import open_table, partition_names
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.write.local_plan import LocalOptions
-from mutation_api.write.staged_writer import LookingTransaction, OpenTransaction
 
-__all__ = ["KeyedSplits", "TableSide", "TargetRows", "late_columns", "settled"]
-
-
-BATCH_ROWS = 1 << 16
-
-
-@dataclass(frozen=True)
-class KeyedSplits:
-    """Splits that may hold rows to read, the keys that select the rows, and the names of the key columns.
-
-    ``valid_ids`` are the ids whose rows are visible.
-    """
-
-    splits: Sequence[SnapshotSplit]
-    groups: KeyGroups
-    key_names: Sequence[str]
-    valid_ids: ValidIdList
-
-    @property
-    def byte_count(self) -> int:
-        """The size of the files, which are only read in part."""
-        return sum(split.byte_count for split in self.splits)
-
-
-@dataclass(frozen=True)
-class TargetRows:
-    """A reader of one table's rows in a transaction's snapshot.
-
-    Attributes:
-        transaction: an open transaction; the table is one of its sinks.
-        table: the table's descriptor.
-        columns: names of the columns to read, in table order.
-        prune_buckets: True to skip buckets to which no key hashes.
-        threads: number of splits to decode at a time.
-    """
-
-    transaction: OpenTransaction
-    table: AcidTable
-    columns: Sequence[str]
-    prune_buckets: bool
-    threads: int
-
-    def keyed(
-        self, keys: pa.Table, partitions: Sequence[str], *, null_safe: bool, excludes: bool = False
-    ) -> KeyedSplits:
-        """Find the splits that may hold rows with one of the keys, or without any of them.
-
-        Args:
-            keys: the key columns, in the types of the table.
-            partitions: names of the partitions to read; '' if the table is not partitioned.
-            null_safe: True if NULL equals NULL.
-            excludes: True to read the rows that have none of the keys.
-        """
-        table = self.table
-        groups = group_keys(
-            table,
-            keys,
-            partitions,
-            null_safe=null_safe,
-            excludes=excludes,
-            prunes_buckets=self.prune_buckets,
-        )
-        return self._planned(partitions, groups, keys.column_names)
-
-    def all_rows(self, partitions: Sequence[str]) -> KeyedSplits:
-        """Return all splits of some partitions, with all of their rows.
-
-        Args:
-            partitions: see :meth:`keyed`.
-        """
-        groups = KeyGroups(None, False, dict.fromkeys(partitions, (0, 0)), False, {}, self.table.num_buckets)
-        return self._planned(partitions, groups, ())
-
-    def _planned(self, partitions: Sequence[str], groups: KeyGroups, key_names: Sequence[str]) -> KeyedSplits:
-        view = open_table(self.transaction, self.table.full_name)
-        splits = view.plan([name for name in partitions if groups.has_partition(name)])
-        wanted = tuple(split for split in splits if groups.has_split(split))
-        return KeyedSplits(wanted, groups, key_names, view.valid_ids)
-
-    def read(self, keyed: KeyedSplits) -> Iterator[pa.RecordBatch]:
-        """Yield the selected rows split by split. For the columns, including ROW__ID, see :func:`split_rows`.
-
-        A timestamp column has nanoseconds in batches whose values need them.
-        """
-        table, groups = self.table, keyed.groups
-        wanted = set(self.columns)
-        columns = [column for column in table.all_columns if column.name in wanted]
-        keys_have_clocks = any("timestamp" in c.type for c in columns if c.name in keyed.key_names)
-
-        def read(split: SnapshotSplit) -> Iterator[pa.RecordBatch]:
-            is_checked = groups.checks_placement(split)
-
-            def rows(form: TimestampForm) -> Iterator[pa.RecordBatch]:
-                options = ReadOptions(form, batch_rows=BATCH_ROWS)
-                return split_rows(
-                    table, split, keyed.valid_ids, columns, options, groups, checks_placement=is_checked
-                )
-
-            return exact_rows(rows, table, keys_have_clocks)
-
-        with contextlib.closing(read_in_turn(keyed.splits, read, threads=self.threads)) as found:
-            for _, rows in found:
-                self.transaction.check()
-                yield rows
+__all__ = ["TableSide", "late_columns", "settled"]
 
 
 Indices = NDArray[np.int64]
@@ -242,7 +131,7 @@ class TableSide:
     """The table rows with a key of the source, and those without one.
 
     Attributes:
-        transaction: an open transaction; the table is one of its sinks.
+        view: the reader's view of the table.
         table: the table's descriptor.
         source_bytes: size of the source's rows, which are in memory too.
         keys: the source's keys.
@@ -252,9 +141,10 @@ class TableSide:
         local: memory limit and number of threads.
         shows_rows: True to read the old values of all compared columns.
         act: a function that returns the acting rows among table rows without a source row.
+        reading: the choices of the process.
     """
 
-    transaction: LookingTransaction
+    view: PlannedView
     table: AcidTable
     source_bytes: int
     keys: SourceKeys
@@ -264,6 +154,7 @@ class TableSide:
     local: LocalOptions
     shows_rows: bool
     act: Callable[[pa.RecordBatch], list[Acting]]
+    reading: Reading = READING_DEFAULT
 
     @property
     def bytes_to_read(self) -> int:
@@ -323,10 +214,12 @@ class TableSide:
             yield from self._both.others
         elif self._rest is not None:
             byte_count = self.source_bytes
-            for batch in self._reader.read(self._rest):
+            reader = replace(self._reader, checks_rows=self.reading.checks_rest)
+            for batch in reader.read(self._rest):
                 acting = self.act(batch)
-                byte_count += _held_bytes(acting)
-                self._check_memory("the table rows without a source row", byte_count)
+                if self.reading.in_one_pass:
+                    byte_count += _held_bytes(acting)
+                    self._check_memory("the table rows without a source row", byte_count)
                 yield from acting
 
     # ---- passes
@@ -335,7 +228,8 @@ class TableSide:
     def _whole(self) -> KeyedSplits | None:
         """All splits, if clauses act on both kinds of rows in the same partitions."""
         resolved = self.resolved
-        if not (resolved.acts_on_source and resolved.acts_on_rest and self.keys.distinct.num_rows):
+        is_both = resolved.acts_on_source and resolved.acts_on_rest and self.keys.distinct.num_rows
+        if not (is_both and self.reading.in_one_pass):
             return None
         partitions = self._partitions(resolved.by_source_where)
         if not partitions or set(partitions) != set(self._partitions(resolved.matched_where)):
@@ -407,11 +301,12 @@ class TableSide:
     def _reader(self) -> TargetRows:
         """The reader of all columns."""
         return TargetRows(
-            self.transaction,
+            self.view,
             self.table,
             self.resolved.target_columns,
             self.options.prune_buckets,
             self.local.thread_count,
+            self.reading.exact_timestamps,
         )
 
     @property
@@ -426,7 +321,7 @@ class TableSide:
             return [""]
         if not alternatives:
             return []
-        return self.evaluator.partitions(partition_names(self.transaction, table.full_name), alternatives)
+        return self.evaluator.partitions([*self.view.locations], alternatives)
 
 
 @dataclass(frozen=True)

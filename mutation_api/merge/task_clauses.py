@@ -20,9 +20,8 @@ from mutation_api.merge.acting import Acting, Candidates, RowRules, act, altered
 from mutation_api.merge.evaluator import target_types
 from mutation_api.merge.outcome import MergeOutcome, change_batches, change_schema
 from mutation_api.read.snapshot_reader import full_row_id_type
-from mutation_api.spark.tasks import CHANGES, WRITER, stream_of
+from mutation_api.spark.tasks import CHANGES, WRITER, leave_task, stream_of
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.write.batch_sorter import give_back
 from mutation_api.write.writing_order import ADDRESSED_ROWS_MAX, joined_batches
 
 __all__ = ["ALTERED", "CLAUSE", "KEY", "OUTCOME", "ROW_ID", "TaskClauses", "TaskOptions"]
@@ -84,7 +83,7 @@ class TaskClauses:
                         yield self._row(CHANGES, pa.array([stream_of(changes)]))
                     yield from self._identities(each)
         finally:
-            give_back()
+            leave_task()
         yield self._row(OUTCOME, pa.array([pickle.dumps(outcome)]))
 
     def _by_clause(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

@@ -12,6 +12,7 @@ finds both. It costs another evaluation of the changes and a scan of the touched
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import time
 import uuid
@@ -64,6 +65,8 @@ __all__ = [
     "collected_if_few",
     "few_bytes",
     "is_few",
+    "new_writer",
+    "stage",
     "touched_partitions",
     "verify_changed_row_ids",
 ]
@@ -297,31 +300,67 @@ def _applied(
         transaction.check()
         plan = plan_for()
         context = spark_context(plan.changes.sparkSession)
-        writer_id = uuid.uuid4().hex
-        text = AcidTableSerializer.encode(table)
-        storage = worker_settings(context, table_roots(table))
-        writer = ChangeWriter(text, writer_id, options or WriterOptions(), storage)
-        started = time.monotonic()
-        try:
-            with _cancelled_when_lost(transaction, context, writer_id):
-                if verify_row_ids:
-                    _verify(transaction, table, plan.addresses())
-                verified = time.monotonic()
-                manifests = None if by_tasks is None else _written_by_driver(table, plan, writer)
-                if manifests is None:
-                    manifests = _run(table, plan if by_tasks is None else by_tasks(), writer)
-            remove_losing_attempts(table, writer_id, manifests)
-            check_partitions_exist(transaction, table, manifests)
-            transaction.add_manifests(table.full_name, writer_id, manifests)
-        except BaseException:
-            remove_writer(table, writer_id)
-            raise
+        verify_seconds = 0.0
+
+        def write(writer: ChangeWriter) -> tuple[DeltaManifest, ...]:
+            nonlocal verify_seconds
+            if verify_row_ids:
+                started = time.monotonic()
+                _verify(transaction, table, plan.addresses())
+                verify_seconds = time.monotonic() - started
+            manifests = None if by_tasks is None else _written_by_driver(table, plan, writer)
+            if manifests is None:
+                manifests = _run(table, plan if by_tasks is None else by_tasks(), writer)
+            return manifests
+
+        summary = stage(transaction, table, context, options, write)
+    return dataclasses.replace(
+        summary, verify_seconds=verify_seconds, write_seconds=summary.write_seconds - verify_seconds
+    )
+
+
+def new_writer(table: AcidTable, context: SparkContext, options: WriterOptions | None) -> ChangeWriter:
+    """Return a writer with a new id, for tasks."""
+    text, storage = AcidTableSerializer.encode(table), worker_settings(context, table_roots(table))
+    return ChangeWriter(text, uuid.uuid4().hex, options or WriterOptions(), storage)
+
+
+def stage(
+    transaction: OpenTransaction,
+    table: AcidTable,
+    context: SparkContext,
+    options: WriterOptions | None,
+    write: Callable[[ChangeWriter], tuple[DeltaManifest, ...]],
+) -> ApplySummary:
+    """Write a change set by jobs, and add the manifests to the transaction.
+
+    Call it within the block of :meth:`OpenTransaction.changing`. The jobs are cancelled if the transaction is
+    lost. If this raises an error, no file is kept.
+
+    Args:
+        transaction: an open transaction.
+        table: the table's descriptor, which is bound to the transaction.
+        context: the context of the jobs.
+        options: see :func:`apply_changes`.
+        write: runs the jobs with a writer, and returns the manifests of the winning attempts.
+    """
+    writer = new_writer(table, context, options)
+    started = time.monotonic()
+    try:
+        with _cancelled_when_lost(transaction, context, writer.writer_id):
+            manifests = write(writer)
+        remove_losing_attempts(table, writer.writer_id, manifests)
+        check_partitions_exist(transaction, table, manifests)
+        transaction.add_manifests(table.full_name, writer.writer_id, manifests)
+    except BaseException:
+        remove_writer(table, writer.writer_id)
+        raise
     return ApplySummary.from_manifests(
         table.full_name,
         table.required_txn_id(),
         manifests,
-        verify_seconds=verified - started if verify_row_ids else 0.0,
-        write_seconds=time.monotonic() - verified,
+        verify_seconds=0.0,
+        write_seconds=time.monotonic() - started,
     )
 
 

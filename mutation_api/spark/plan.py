@@ -59,6 +59,7 @@ __all__ = [
     "forecast_changes",
     "given_columns",
     "in_wall_clock",
+    "piece_addresser",
     "plan_changes",
     "plan_pieces",
     "wall_clock_type",
@@ -182,17 +183,33 @@ def plan_pieces(
     Raises:
         Errors: See :func:`plan_changes`.
     """
-    layout = match_columns(table, [GivenColumn.of_field(field) for field in schema], operation_column)
     tasks = num_partitions or default_num_partitions(pieces.sparkSession, table.location)
-    writers = writer_count(table, tasks, insert_files)
-    fields = ChangeFields(
-        tuple(layout.row_id_fields), table.partition_key_names, bool(writers), table.column_names
+    addresser = piece_addresser(
+        table, schema, valid_ids, operation_column=operation_column, tasks=tasks, insert_files=insert_files
     )
     data = tuple(
         StructField(each.name, data_type(spark_type(parse_hive_type(each.type)))) for each in table.columns
     )
+    return PieceChangePlan(pieces, addresser.addresser, data, tasks, addresser.writers)
+
+
+def piece_addresser(
+    table: AcidTable,
+    schema: pa.Schema,
+    valid_ids: ValidIdList,
+    *,
+    operation_column: str,
+    tasks: int,
+    insert_files: int | None = None,
+) -> PieceAddresser:
+    """Return the function that addresses changes in pieces. See :func:`plan_pieces`."""
+    layout = match_columns(table, [GivenColumn.of_field(field) for field in schema], operation_column)
+    writers = writer_count(table, tasks, insert_files)
+    fields = ChangeFields(
+        tuple(layout.row_id_fields), table.partition_key_names, bool(writers), table.column_names
+    )
     classifier = ChangeClassifier.of(table, valid_ids, layout, DefaultColumns.of(table, layout.columns))
-    return PieceChangePlan(pieces, ChangeAddresser(classifier, fields), data, tasks, writers)
+    return PieceAddresser(ChangeAddresser(classifier, fields), writers)
 
 
 def plan_changes(

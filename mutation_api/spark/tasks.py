@@ -18,10 +18,13 @@ Murmur3_x86_32.hashInt.
 from __future__ import annotations
 
 import functools
+import gc
 import logging
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -64,17 +67,24 @@ __all__ = [
     "WRITER",
     "ChangeSplitter",
     "ChangeWriter",
+    "Manifests",
     "PieceAddresser",
     "SplitReader",
     "batches_in",
+    "leave_task",
+    "local_folder",
     "numbers_for",
     "read_splits",
     "snapshot_ddl",
     "split_numbers",
     "stream_of",
+    "task_number",
     "to_tasks",
 ]
 
+
+Manifests: TypeAlias = tuple[DeltaManifest, ...]
+"""The manifests of the files that tasks wrote."""
 
 TASK = "task"
 CHANGES = "changes"
@@ -99,8 +109,11 @@ class PieceAddresser:
         """Yield the addressed changes. See :meth:`ChangeAddresser.__call__`."""
         for batch in batches:
             for piece in batch.column(CHANGES):
-                for rows in batches_in(piece.as_buffer()):
-                    yield self.addresser.addressed(self._arranged(rows))
+                yield from map(self.addressed, batches_in(piece.as_buffer()))
+
+    def addressed(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        """Return addressed changes, given the changes of a piece."""
+        return self.addresser.addressed(self._arranged(rows))
 
     def _arranged(self, rows: pa.RecordBatch) -> pa.RecordBatch:
         """Return the columns in the order of :class:`~mutation_api.write.address.ChangeFields`."""
@@ -142,7 +155,7 @@ class ChangeSplitter:
             for rows in joined_batches(addressed, self.memory_bytes):
                 yield from self._split(rows)
         finally:
-            give_back()
+            leave_task()
 
     def _split(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
         for task, piece in split_by_writer(with_names_once(rows), self.tasks):
@@ -191,7 +204,14 @@ class ChangeWriter:
         return (manifest.to_json() for manifest in self.write(pieces))
 
     def write(self, pieces: Iterable[bytes]) -> tuple[DeltaManifest, ...]:
+        """Write all changes of one task, which are in pieces. See :meth:`write_batches`."""
+        return self.write_batches(batch for piece in pieces for batch in batches_in(piece))
+
+    def write_batches(self, batches: Iterable[pa.RecordBatch]) -> tuple[DeltaManifest, ...]:
         """Write all changes of one task. Return a description of the written files.
+
+        Args:
+            batches: addressed changes, in any order.
 
         Raises:
             Errors: See :meth:`mutation_api.write.coordinator.MutatorCoordinator.insert` and its other
@@ -202,22 +222,21 @@ class ChangeWriter:
             table, writer_id=self.writer_id, attempt_id=_attempt_id(), options=self.options
         )
         try:
-            for batch in self.in_order(table.full_name, pieces):
+            for batch in self.in_order(table.full_name, batches):
                 write_batch(coordinator, batch)
             return coordinator.close()
         except BaseException:
             _abort_quietly(coordinator)
             raise
         finally:
-            give_back()
+            leave_task()
 
-    def in_order(self, table_name: str, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+    def in_order(self, table_name: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield all changes of a task, in the order in which they are written."""
-        memory_bytes, folder = self.options.sort_memory_bytes, _local_folder()
+        memory_bytes, folder = self.options.sort_memory_bytes, local_folder()
         with BatchSorter(table_name, WritingOrder(), memory_bytes, folder) as sorter:
-            for piece in pieces:
-                for batch in batches_in(piece):
-                    sorter.add(batch)
+            for batch in batches:
+                sorter.add(batch)
             yield from sorter.in_order()
 
 
@@ -229,7 +248,31 @@ def _attempt_id() -> str:
     return f"{context.partitionId()}-{context.taskAttemptId()}"
 
 
-def _local_folder() -> str | None:
+def leave_task() -> None:
+    """Give back memory at the end of a task, and hide imported modules from Python's garbage collector.
+
+    Spark collects garbage after each task. This visits all objects of all modules, which takes 50 ms.
+    """
+    give_back()
+    if TaskContext.get() is not None:
+        _freeze(len(sys.modules))
+
+
+@functools.cache
+def _freeze(_module_count: int) -> None:
+    """Freeze all objects, once for each number of modules."""
+    gc.collect()
+    gc.freeze()
+
+
+def task_number() -> int:
+    """Return the number of the task in its stage, which :func:`to_tasks` chose for its rows."""
+    context = TaskContext.get()
+    assert context is not None
+    return context.partitionId()
+
+
+def local_folder() -> str | None:
     """Return one of the directories that Spark gives its workers, by partition. None outside of Spark."""
     folders = [folder for folder in os.environ.get("SPARK_LOCAL_DIRS", "").split(",") if folder]
     context = TaskContext.get()

@@ -15,21 +15,32 @@ from __future__ import annotations
 
 import dataclasses
 import tempfile
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pyarrow as pa
 
-from mutation_api.format.event import Operation, bucket_property
+from mutation_api.format.event import ADDED_OPERATION, Operation, bucket_property
 from mutation_api.format.layout import AcidVersion
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.transaction.manifest import DeltaManifest, FileKind
-from mutation_api.write.address import ADDRESS_COLUMNS
+from mutation_api.write.address import ADDRESS_COLUMNS, BUCKET, PARTITION
 from mutation_api.write.coordinator import MutatorCoordinator
 from mutation_api.write.writing_order import write_batch
 
-__all__ = ["SAMPLE_ROWS", "ApplySummary", "Forecast", "GroupCount", "Trial", "forecast", "write_trial"]
+__all__ = [
+    "SAMPLE_ROWS",
+    "ApplySummary",
+    "CountedChanges",
+    "Forecast",
+    "GroupCount",
+    "Trial",
+    "forecast",
+    "write_trial",
+]
 
 
 SAMPLE_ROWS = 1000
@@ -88,6 +99,39 @@ class Forecast:
     def row_count(self) -> int:
         """The number of all changes."""
         return sum(group.row_count for group in self.groups)
+
+
+class CountedChanges:
+    """The number of changes by partition, bucket and operation, and a sample of new rows."""
+
+    def __init__(self) -> None:
+        self._counts: Counter[tuple[str, int, int]] = Counter()
+        self._sample: list[pa.RecordBatch] = []
+        self._sampled = 0
+
+    def add(self, addressed: pa.RecordBatch) -> None:
+        """Count addressed changes, which need the columns of rows that are written."""
+        keys = pa.table(addressed.select([PARTITION, BUCKET, ADDED_OPERATION]))
+        counted = keys.group_by([PARTITION, BUCKET, ADDED_OPERATION]).aggregate([([], "count_all")])
+        *columns, numbers = (column.to_pylist() for column in counted.columns)
+        self._counts.update(dict(zip(zip(*columns, strict=True), numbers, strict=True)))
+        if self._sampled < SAMPLE_ROWS:
+            new = np.flatnonzero(addressed.column(ADDED_OPERATION).to_numpy() != Operation.DELETE)
+            rows = addressed.take(pa.array(new[: SAMPLE_ROWS - self._sampled]))
+            self._sampled += rows.num_rows
+            self._sample.append(rows)
+
+    @property
+    def groups(self) -> list[GroupCount]:
+        """The changes of each group, sorted by partition and bucket."""
+        return [
+            GroupCount(name or None, bucket, *(self._counts[name, bucket, each] for each in Operation))
+            for name, bucket in sorted({(name, bucket) for name, bucket, _ in self._counts})
+        ]
+
+    def trials(self, table: AcidTable) -> tuple[Trial, ...]:
+        """Write the sample to temporary files. Without new rows, there is no trial."""
+        return (write_trial(table, pa.concat_batches(self._sample)),) if self._sampled else ()
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import threading
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
@@ -34,14 +33,13 @@ from mutation_api.table.acid_table import AcidTable
 from mutation_api.write.address import (
     ADDRESS_COLUMNS,
     BUCKET,
-    PARTITION,
     ChangeAddresser,
     ChangeFields,
     numbers_of_partitions,
 )
 from mutation_api.write.arrow_input import BATCH_PART, changes_reader, sized
 from mutation_api.write.classify import ADDRESS_TYPE, ChangeClassifier
-from mutation_api.write.forecast import SAMPLE_ROWS, Forecast, GroupCount, forecast, write_trial
+from mutation_api.write.forecast import CountedChanges, Forecast, forecast
 from mutation_api.write.layout import (
     OPERATION_COLUMN_DEFAULT,
     ROW_ID_FIELDS,
@@ -375,34 +373,8 @@ def forecast_arrow(
     reader = changes_reader(changes, table, operation_column)
     plan = plan_changes(table, reader.schema, transaction.valid_ids(table.full_name), operation_column)
     files = InsertFiles.of_table(table, insert_files, local.thread_count)
-    counts: Counter[tuple[str, int, int]] = Counter()
-    sample: list[pa.RecordBatch] = []
-    sampled = 0
+    counts = CountedChanges()
     for batch in sized(reader, local.memory_bytes // BATCH_PART):
         transaction.check()
-        addressed = files.spread(plan.addressed(batch))
-        counts.update(_counted(addressed))
-        if sampled < SAMPLE_ROWS:
-            new = _new_rows(addressed, SAMPLE_ROWS - sampled)
-            sampled += new.num_rows
-            sample.append(new)
-    groups = [
-        GroupCount(name or None, bucket, *(counts[name, bucket, operation] for operation in Operation))
-        for name, bucket in sorted({(name, bucket) for name, bucket, _ in counts})
-    ]
-    trials = (write_trial(table, pa.concat_batches(sample)),) if sampled else ()
-    return forecast(table, groups, trials)
-
-
-def _counted(addressed: pa.RecordBatch) -> dict[tuple[str, int, int], int]:
-    """Return the number of changes by partition, bucket and operation."""
-    keys = pa.table(addressed.select([PARTITION, BUCKET, ADDED_OPERATION]))
-    counted = keys.group_by([PARTITION, BUCKET, ADDED_OPERATION]).aggregate([([], "count_all")])
-    *columns, numbers = (column.to_pylist() for column in counted.columns)
-    return dict(zip(zip(*columns, strict=True), numbers, strict=True))
-
-
-def _new_rows(addressed: pa.RecordBatch, count: int) -> pa.RecordBatch:
-    """Return at most ``count`` of the first new rows."""
-    new = np.flatnonzero(addressed.column(ADDED_OPERATION).to_numpy() != Operation.DELETE)
-    return addressed.take(pa.array(new[:count]))
+        counts.add(files.spread(plan.addressed(batch)))
+    return forecast(table, counts.groups, counts.trials(table))

@@ -41,7 +41,9 @@ __all__ = [
     "WritingOrder",
     "in_turn",
     "joined_batches",
+    "partition_number",
     "run_all",
+    "split_by_number",
     "split_by_writer",
     "write_batch",
     "writing",
@@ -125,19 +127,36 @@ def split_by_writer(rows: pa.RecordBatch, writers: int) -> Iterator[tuple[int, p
         rows: addressed changes.
         writers: number of writers.
     """
-    numbers = _writers(rows, writers)
-    order = np.argsort(numbers, kind="stable")
+    yield from split_by_number(rows, _writers(rows, writers), writers)
+
+
+def split_by_number(
+    rows: pa.RecordBatch, numbers: NDArray[np.int64], writers: int
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the number of each writer that receives rows, and copies of these rows.
+
+    Args:
+        rows: n rows.
+        numbers: the writer of each row, shape (n,).
+        writers: number of writers.
+    """
+    # numpy sorts 16-bit numbers in linear time.
+    order = np.argsort(numbers.astype(np.uint16) if writers <= 1 << 16 else numbers, kind="stable")
     starts = np.searchsorted(numbers[order], np.arange(writers + 1))
     for writer in np.flatnonzero(np.diff(starts)).tolist():
         yield writer, rows.take(pa.array(order[starts[writer] : starts[writer + 1]]))
 
 
-def _writers(rows: pa.RecordBatch, writers: int) -> NDArray[np.integer]:
+def _writers(rows: pa.RecordBatch, writers: int) -> NDArray[np.int64]:
     """Return the writer of each change. It depends only on partition and bucket."""
-    first = numbers_of_partitions(rows, lambda name: zlib.crc32(name.encode()))
+    first = numbers_of_partitions(rows, partition_number)
     numbers: NDArray[np.int64] = (first + rows.column(BUCKET).to_numpy()) % writers
-    # numpy sorts 16-bit numbers in linear time.
-    return numbers.astype(np.uint16) if writers <= 1 << 16 else numbers
+    return numbers
+
+
+def partition_number(name: str) -> int:
+    """Return a number for a partition, by which its changes are sent to a writer."""
+    return zlib.crc32(name.encode())
 
 
 def joined_batches(

@@ -94,7 +94,7 @@ ALLOWED = {
     for room, names in BELOW.items()
 }
 
-ROOMS_AT_MOST, MODULES_AT_MOST = 13, 430
+ROOMS_AT_MOST, MODULES_AT_MOST = 13, 440
 """Directories of ``mutation_api``, and modules of both packages without generated ones."""
 
 LOCAL_PATHS_IN = ("mutation_api.cdc.source_url",)
@@ -121,6 +121,7 @@ SPARK_ONLY_IN = (
     "mutation_api.merge.json_files",
     "mutation_api.merge.row_files",
     "mutation_api.merge.spark_acting",
+    "mutation_api.merge.spark_buckets",
     "mutation_api.merge.spark_columns",
     "mutation_api.merge.spark_diff",
     "mutation_api.merge.spark_evaluator",
@@ -130,6 +131,7 @@ SPARK_ONLY_IN = (
     "mutation_api.merge.spark_merge",
     "mutation_api.merge.spark_plan",
     "mutation_api.merge.spark_rules",
+    "mutation_api.merge.spark_translation",
     "mutation_api.cdc.batch_actions",
     "mutation_api.cdc.changes_source",
     "mutation_api.cdc.hive_sink",

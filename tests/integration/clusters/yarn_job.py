@@ -108,8 +108,8 @@ class FaultyWriter(ChangeWriter):
     fault: str = ""
     markers: str = ""
 
-    def in_order(self, table_name: str, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-        for number, batch in enumerate(super().in_order(table_name, pieces)):
+    def in_order(self, table_name: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number, batch in enumerate(super().in_order(table_name, batches)):
             if number == 1:
                 FAULTS[self.fault](self.markers)
             yield batch

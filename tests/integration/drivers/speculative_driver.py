@@ -53,8 +53,8 @@ class StallsOnce(ChangeWriter):
 
     marker: str = ""
 
-    def in_order(self, table_name: str, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-        for number, batch in enumerate(super().in_order(table_name, pieces)):
+    def in_order(self, table_name: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for number, batch in enumerate(super().in_order(table_name, batches)):
             if number == 1:
                 with contextlib.suppress(FileExistsError):
                     Path(self.marker).open("x").close()

@@ -23,6 +23,8 @@ from judges.hive.judge import SPEED_OPTIONS
 from judges.storages.s3_server import S3Server
 from metastore_client.remote.thrift_client import open_client
 from mutation_api.errors import LockLostError, TransactionAbortedError, WorkerError
+from mutation_api.merge.merge_report import MergeCounts
+from mutation_api.merge.spark_merge import merge_into
 from mutation_api.spark import job
 from mutation_api.spark.job import apply_changes
 from mutation_api.spark.tasks import ChangeWriter
@@ -55,24 +57,24 @@ TWIN_TIMEOUT_SECONDS = 400
 class RaisesOnce(ChangeWriter):
     """A writer whose first attempt at each task raises after it wrote its first batch."""
 
-    def in_order(self, table_name: str, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-        return fail_after_first(super().in_order(table_name, pieces), raise_an_error)
+    def in_order(self, table_name: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return fail_after_first(super().in_order(table_name, batches), raise_an_error)
 
 
 @dataclasses.dataclass(frozen=True)
 class DiesOnce(ChangeWriter):
     """A writer whose process is killed in the first attempt at each task, after it wrote its first batch."""
 
-    def in_order(self, table_name: str, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-        return fail_after_first(super().in_order(table_name, pieces), kill_this_process)
+    def in_order(self, table_name: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        return fail_after_first(super().in_order(table_name, batches), kill_this_process)
 
 
 @dataclasses.dataclass(frozen=True)
 class AlwaysRaises(ChangeWriter):
     """A writer none of whose attempts succeeds."""
 
-    def in_order(self, table_name: str, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
-        in_order = super().in_order(table_name, pieces)
+    def in_order(self, table_name: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        in_order = super().in_order(table_name, batches)
         return fail_after_first(in_order, raise_an_error, last_attempt=99)
 
 
@@ -167,6 +169,38 @@ def test_a_lost_attempt_leaves_no_trace(
 ) -> None:
     """A task that raises or is killed is tried again; its files are gone, its rows not doubled."""
     _check_a_lost_attempt(writer, hive, table, spark, monkeypatch)
+
+
+@pytest.mark.long
+@pytest.mark.usefixtures("small_batches")
+@pytest.mark.parametrize("writer", [RaisesOnce, DiesOnce])
+def test_a_lost_attempt_of_a_merge(
+    writer: type[ChangeWriter],
+    hive: Hive23,
+    table: str,
+    spark: SparkSession,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A task that owns buckets reads, decides and writes once more; nothing is doubled or left."""
+    with builder(hive, table).build() as client:
+        with client.new_transaction() as transaction:
+            apply_changes(transaction, table, inserts(spark), options=OPTIONS)
+        monkeypatch.setattr(job, "ChangeWriter", writer)
+        source = inserts(spark).drop("operation").where("id >= 1000").withColumn("msg", sf.lit("new"))
+        more = source.withColumn("id", sf.col("id") + ROWS)
+        with client.new_transaction() as transaction:
+            merge = merge_into(transaction, table, source=source.unionAll(more), on=["id"])
+            merge.whenMatched().updateAll()
+            merge.whenNotMatched().insertAll()
+            merge.whenNotMatchedBySource("target.id < 500").delete()
+            report = merge.execute(options=OPTIONS)
+            assert report.written is not None
+            assert len(staged_files(client.tables[0].location)) == report.written.file_count
+        assert report.total == MergeCounts(inserted=ROWS - 1000, updated=ROWS - 1000, deleted=500)
+        assert hidden(client.tables[0].location) == []
+    sql = f"SELECT count(*), count(DISTINCT id), sum(CASE WHEN msg = 'new' THEN 1 ELSE 0 END) FROM {table}"
+    rows = 2 * (ROWS - 1000)
+    assert hive.sql(sql) == [[rows + 500, rows + 500, rows]]
 
 
 @pytest.mark.long

@@ -1,4 +1,4 @@
-"""The engines of merges against each other: one random case, the same table three times, one merge by each.
+"""The engines of merges against each other: one random case, the same table four times, one merge by each.
 
 A value that a column cannot hold is drawn, too. Rows as Hive reads them, reports, dry runs and errors must be
 the same, whatever the engine. That they are right is judged by the model in :mod:`.test_merge_random`; which
@@ -7,6 +7,7 @@ of several faults an engine meets first is its own affair, so a case has at most
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import random
 import re
@@ -23,7 +24,7 @@ from metastore_client.remote.thrift_client import open_client
 from mutation_api import DuplicateKeyError, MergeReport, MutationError
 from mutation_api.spark.job import FEW_BYTES_DEFAULT
 from tests.fixtures.fix_judge import new_database
-from tests.fixtures.fix_spark import few_rows_to_the_driver
+from tests.fixtures.fix_spark import few_rows_to_the_driver, rows_paired_by_spark
 from tests.integration.merges.local_engine import begun_locally
 from tests.integration.merges.merge_cases import (
     LAYOUTS,
@@ -81,11 +82,11 @@ def place(hive_line: Hive23 | Hive31 | Hive41) -> Iterator[Place]:
     indirect=["hive_line"],
 )
 def test_engines_agree(place: Place, spark: SparkSession, layout: str, seed: int) -> None:
-    """Tasks of Spark, its driver and Arrow alone say the same and leave the same rows."""
+    """Tasks of Spark, its driver, its joins and Arrow alone say the same and leave the same rows."""
     rng = random.Random(seed)
     shape = replace(random_shape(rng, place.judge.line, layout), is_original=False)
     steps = [rng.choice(["insert", "change"]) for _ in range(rng.randrange(3))]
-    tables = [_filled(place, shape, steps, seed) for _ in range(3)]
+    tables = [_filled(place, shape, steps, seed) for _ in range(4)]
     before = sorted(tables[0].rows(), key=repr)
     merge = replace(random_merge(rng, shape), on_too=None)
     given = _with_faults(rng, random_source(rng, shape, merge, before))
@@ -94,6 +95,7 @@ def test_engines_agree(place: Place, spark: SparkSession, layout: str, seed: int
         check_sound(place.metastore, table.full_name)
     story = f"seed {seed}: {shape}\nrows {before}\n{merge}\nsource {given}"
     assert answers["driver"] == answers["tasks"], story
+    assert answers["paired"] == answers["tasks"], story
     assert answers["local"] == answers["tasks"], story
 
 
@@ -107,7 +109,7 @@ def test_a_missing_partition_that_may_not_be_created(place: Place, spark: SparkS
     rows = [{"k": 1, "v": "moved", "p": "b"}, {"k": 2, "v": "new", "p": "c"}, {"k": 3, "v": "new", "p": "a"}]
     given = Source(types, [{**row, "op": "U", "seq": 0} for row in rows])
     answers = _answers(lambda _: table, spark, merge, given, create_partitions=False)
-    assert answers["tasks"] == answers["driver"] == answers["local"]
+    assert answers["tasks"] == answers["driver"] == answers["paired"] == answers["local"]
     assert answers["tasks"].error is not None
     assert answers["tasks"].error[0] == "PartitionCreationError"
     assert "p=b, p=c do not exist" in answers["tasks"].error[1]
@@ -125,11 +127,16 @@ def _answers(
 ) -> dict[str, Answer]:
     """The answer of each engine, which gets the table of its number."""
     by_spark = functools.partial(begun, spark)
+    engines: tuple[tuple[str, Begin, int], ...] = (
+        ("tasks", by_spark, 0),
+        ("driver", by_spark, FEW_BYTES_DEFAULT),
+        ("paired", by_spark, 0),
+        ("local", begun_locally, 0),
+    )
     answers = {}
-    for number, (name, begin, limit) in enumerate(
-        (("tasks", by_spark, 0), ("driver", by_spark, FEW_BYTES_DEFAULT), ("local", begun_locally, 0))
-    ):
-        with few_rows_to_the_driver(spark, limit):
+    for number, (name, begin, limit) in enumerate(engines):
+        paired = rows_paired_by_spark() if name == "paired" else contextlib.nullcontext()
+        with few_rows_to_the_driver(spark, limit), paired:
             answers[name] = _answer(table_of(number), begin, merge, given, create_partitions)
     return answers
 

@@ -8,6 +8,7 @@ on a copy of the table say what it would have done. A failing case prints its se
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import random
 from collections.abc import Callable, Iterator
@@ -27,7 +28,7 @@ from mutation_api.merge.local_merge import LocalMerge
 from mutation_api.spark.job import FEW_BYTES_DEFAULT
 from mutation_api.transaction.transaction import Transaction
 from tests.fixtures.fix_judge import new_database
-from tests.fixtures.fix_spark import few_rows_to_the_driver
+from tests.fixtures.fix_spark import few_rows_to_the_driver, rows_paired_by_spark
 from tests.integration.merges.local_engine import begun_locally, source_table
 from tests.integration.merges.merge_by_sql import SqlMerge
 from tests.integration.merges.merge_cases import (
@@ -49,8 +50,8 @@ COUNT = 77
 INSERT_ONLY_COUNT = 6
 """How many cases a layout has."""
 
-ENGINES = ["spark", "few rows", "local"]
-"""Tasks of Spark, the driver of Spark, Arrow alone; the last two if the condition is keys alone."""
+ENGINES = ["spark", "paired", "few rows", "local"]
+"""Tasks of Spark, its joins, its driver, Arrow alone; the last two if the condition is keys alone."""
 
 ONE_MERGE_SHARE = 0.8
 """The other cases merge a second time, into what the first merge left."""
@@ -98,7 +99,8 @@ def test_random_merges(place: Place, spark: SparkSession, layout: str, seed: int
         begin = begun_locally if engine == "local" else functools.partial(begun, spark)
         story += [f"rows {before}", str(merge), f"source {given}", f"by {engine}"]
         try:
-            with few_rows_to_the_driver(spark, FEW_BYTES_DEFAULT if engine == "few rows" else 0):
+            paired = rows_paired_by_spark() if engine == "paired" else contextlib.nullcontext()
+            with few_rows_to_the_driver(spark, FEW_BYTES_DEFAULT if engine == "few rows" else 0), paired:
                 judge_merge(begin, table, shape.target, before, merge, given)
             check_sound(place.metastore, table.full_name)
         except Exception as error:

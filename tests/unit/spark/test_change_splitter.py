@@ -119,7 +119,11 @@ def test_pieces_of_other_partitions_are_sorted_together(sort_memory_bytes: int) 
         for piece in ChangeSplitter(ADDRESSER, 1, 10**9)(iter([batch]))
     ]
     writer = ChangeWriter("", "w", WriterOptions(sort_memory_bytes=sort_memory_bytes), HadoopSettings())
-    found = [row for batch in writer.in_order("default.t", pieces) for row in batch.to_pylist()]
+    found = [
+        row
+        for batch in writer.in_order("default.t", (rows for piece in pieces for rows in batches_in(piece)))
+        for row in batch.to_pylist()
+    ]
     given = [row for batch in ADDRESSER(iter(batches)) for row in batch.to_pylist()]
     assert sorted(map(str, found)) == sorted(map(str, given))
     groups = [(row["__partition"], row["__bucket"]) for row in found]

@@ -39,7 +39,7 @@ from mutation_api.spark.plan import (
     plan_changes,
     wall_clock_type,
 )
-from mutation_api.spark.tasks import ChangeWriter
+from mutation_api.spark.tasks import ChangeWriter, batches_in
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
@@ -201,7 +201,7 @@ def task_contents(plan: ChangePlan, options: WriterOptions | None = None) -> lis
     writer = ChangeWriter("", "", options, HadoopSettings())
 
     def gather(pieces: Iterable[bytes]) -> Iterator[list[tuple[object, ...]]]:
-        in_order = writer.in_order("default.t", pieces)
+        in_order = writer.in_order("default.t", (rows for piece in pieces for rows in batches_in(piece)))
         yield [tuple(row.values()) for batch in in_order for row in batch.select(ADDRESS_COLUMNS).to_pylist()]
 
     return plan.split(options.sort_memory_bytes).mapPartitions(gather).collect()

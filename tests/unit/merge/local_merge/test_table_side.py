@@ -23,7 +23,7 @@ from mutation_api import (
 )
 from mutation_api.merge import table_side
 from mutation_api.merge.local_merge import LocalMerge, local_merge
-from mutation_api.merge.table_side import KeyedSplits, TargetRows
+from mutation_api.merge.target_rows import KeyedSplits, TargetRows
 from mutation_api.write.apply import apply_arrow
 
 NAME = "default.t"
