@@ -30,7 +30,7 @@ PRIMITIVES = {
     "i": "int",
     "f": "float",
     "d": "double",
-    "de": "decimal(38,10)",
+    "de": "decimal(18,6)",
     "s": "string",
     "v": "varchar(5)",
     "c": "char(5)",
