@@ -384,5 +384,3 @@ def test_days_before_the_gregorian_calendar(maker: Maker) -> None:
     assert table.rows_of_library() == rows
     assert [row[1:] for row in table.rows_of_hive()] == rows
     assert dict(table.by_trino("SELECT id, dt FROM $T")) == {0: datetime.date(1500, 3, 11), 1: days[1]}
-    table.compact("major")
-    assert table.check() == rows
