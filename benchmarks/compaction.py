@@ -1,8 +1,9 @@
-"""A compaction by this library, beside the one of Hive 4.1's own worker.
+"""A compaction by this library, beside the one of Hive 4.2's own worker.
 
     python -m benchmarks compaction                 # 10,000,000 rows in 100 deltas
     python -m benchmarks compaction --quick         # 1,000,000 rows in 20
     python -m benchmarks compaction --kind minor    # joins the deltas only
+    python -m benchmarks compaction --partitions 1000   # a base and one small delta each, four at once
 
 Each round compacts a new partition, whose files are links to those of the first one: rows in as many deltas,
 of which 1 % are deleted, in 8 buckets. The library's compaction reads the new files again and compares them
@@ -13,9 +14,10 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pyarrow as pa
@@ -26,10 +28,10 @@ from benchmarks.measuring.local_metastore import METASTORE
 from benchmarks.measuring.measure import Contestant, Watch, beside_baseline
 from benchmarks.measuring.report import finish
 from benchmarks.merging.merge_tables import BUCKETS, linked_copy
-from judges.hive.hive_judges import Hive41
+from judges.hive.hive_judges import Hive42
 from metastore_client import CompactionType
 from mutation_api import connect
-from mutation_api.upkeep import compact_partition
+from mutation_api.upkeep import CompactionThreshold, compact_partition, compact_table
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -40,6 +42,7 @@ QUICK_ROWS, QUICK_DELTAS = 1_000_000, 20
 ROUNDS = Rounds(3, warm_up=1)
 DELETED_PART = 100
 TIME_AIM = 0.7
+SMALL_ROWS = 80
 KINDS = ("driver", METASTORE)
 DATABASE, TABLE = "compacted", "t"
 NAME = f"{DATABASE}.{TABLE}"
@@ -52,6 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--deltas", type=int, help=f"deltas of a partition (default: {DELTAS_DEFAULT})")
     parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROWS:,} rows in {QUICK_DELTAS} deltas")
     parser.add_argument("--kind", choices=("major", "minor"), default="major", help="kind of compaction")
+    parser.add_argument("--partitions", type=int, help="compact so many small partitions instead")
     ROUNDS.add_argument(parser)
     parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
 
@@ -61,6 +65,8 @@ def run(arguments: argparse.Namespace) -> int:
     rows = arguments.rows or (QUICK_ROWS if arguments.quick else ROWS_DEFAULT)
     deltas = arguments.deltas or (QUICK_DELTAS if arguments.quick else DELTAS_DEFAULT)
     rounds = ROUNDS.measured_of(arguments), ROUNDS.warm_up_of(arguments)
+    if arguments.partitions:
+        return _many(arguments.partitions, rounds[0])
     with Stage.opened(rows, deltas, arguments.kind) as stage:
         case = beside_baseline(
             "compaction" if stage.kind == "major" else "minor compaction",
@@ -78,21 +84,40 @@ def run(arguments: argparse.Namespace) -> int:
     return finish([case], RESULTS if is_saved else None, title="Compaction", packages=("pyarrow",))
 
 
+def _many(partitions: int, repeat: int) -> int:
+    """Compact many partitions of 80 rows with one delta each, four at once and one by one."""
+    with Stage.opened(SMALL_ROWS, 2, "major") as stage:
+        case = beside_baseline(
+            "small compactions",
+            f"compactions of {partitions:,} partitions of {SMALL_ROWS} rows",
+            [
+                Contestant(name, functools.partial(stage.by_us_all, at_once), KINDS, stage.folder, add)
+                for name, at_once in (("four at once", 4), ("one by one", 1))
+                for add in [functools.partial(stage.add_partitions, partitions)]
+            ],
+            (repeat, 0),
+            Watch({stage.judge.pid: METASTORE}),
+        )
+        case["is_right"] = case["is_right"] and stage.is_right()
+    return finish([case], None, title="Small compactions", packages=("pyarrow",))
+
+
 @dataclass
 class Stage:
-    """A Hive 4.1 with a table; partition 0 has the files that all others are links to."""
+    """A Hive 4.2 with a table; partition 0 has the files that all others are links to."""
 
-    judge: Hive41
+    judge: Hive42
     folder: Path
     row_count: int
     kind: str
     last: int = 0
+    added: list[str] = field(default_factory=list)
 
     @classmethod
     @contextlib.contextmanager
     def opened(cls, rows: int, deltas: int, kind: str) -> Iterator[Stage]:
         """Start Hive and fill the table."""
-        with tempfile.TemporaryDirectory(prefix="bench-") as name, Hive41(Path(name) / "hive") as judge:
+        with tempfile.TemporaryDirectory(prefix="bench-") as name, Hive42(Path(name) / "hive") as judge:
             judge.sql(f"create database {DATABASE}")
             with connect(judge.uri) as hive:
                 hive.create_table(
@@ -117,6 +142,32 @@ class Stage:
         linked_copy(self.folder / "p=0", self.folder / f"p={self.last}")
         with connect(self.judge.uri) as hive:
             hive.metastore.add_partitions(DATABASE, TABLE, [(str(self.last),)])
+
+    def add_partitions(self, count: int, number: int) -> None:
+        """Add partitions with links to the files of the first one."""
+        del number
+        first, self.last = self.last + 1, self.last + count
+        for each in range(first, self.last + 1):
+            linked_copy(self.folder / "p=0", self.folder / f"p={each}")
+        with connect(self.judge.uri) as hive:
+            hive.metastore.add_partitions(
+                DATABASE, TABLE, [(str(each),) for each in range(first, self.last + 1)]
+            )
+        self.added = [f"p={each}" for each in range(first, self.last + 1)]
+
+    def by_us_all(self, at_once: int, number: int) -> None:
+        """Compact the partitions that were added last."""
+        del number
+        with connect(self.judge.uri) as hive:
+            report = compact_table(
+                hive.metastore,
+                NAME,
+                partitions=self.added,
+                threshold=CompactionThreshold(None, file_count=1),
+                at_once=at_once,
+                engine="local",
+            )
+            assert [each.state for each in report.partitions] == ["succeeded"] * len(self.added)
 
     def by_us(self, number: int) -> None:
         """Compact the last partition with the library."""

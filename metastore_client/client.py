@@ -19,6 +19,7 @@ from metastore_client.compaction_queue import CompactionQueue
 from metastore_client.model import (
     ColumnInfo,
     ColumnStatistics,
+    CompactionType,
     ConstraintInfo,
     DataOperationType,
     HeartbeatResult,
@@ -295,10 +296,12 @@ class MetastoreClient(CompactionQueue, Protocol):
         ...
 
     # -- transactions ------------------------------------------------------------------------------
-    def open_txn(self, user: str, hostname: str, agent_info: str, *, is_compaction: bool = False) -> int:
+    def open_txn(
+        self, user: str, hostname: str, agent_info: str, *, compaction: CompactionType | None = None
+    ) -> int:
         """Open one transaction and return its id.
 
-        With ``is_compaction``, Hive 4 remembers it as the transaction of a compaction.
+        With ``compaction``, Hive 4 remembers it as the transaction of a compaction of this kind.
         """
         ...
 

@@ -29,8 +29,8 @@ class CompactionQueue(Protocol):
         """
         ...
 
-    def show_compactions(self) -> list[CompactionInfo]:
-        """Return the compaction queue and its history."""
+    def show_compactions(self, id: int | None = None) -> list[CompactionInfo]:
+        """Return the compaction queue and its history, or only the entry with a number (Hive 4)."""
         ...
 
     def next_compaction(

@@ -365,7 +365,8 @@ class CompactionJob:
     """A compaction that a worker took from the queue of Hive 4.
 
     ``run_as`` is the user that should write, '' for the owner of the files. ``entry`` is the server's own
-    form of the job, which it expects back in each call about it.
+    form of the job, which it expects back in each call about it. ``num_buckets`` and ``order_by`` are
+    those of the statement that requested a rebalance, 0 and '' if it has none.
     """
 
     id: int
@@ -375,3 +376,5 @@ class CompactionJob:
     type: CompactionType
     run_as: str
     entry: Any = field(repr=False, compare=False)
+    num_buckets: int = 0
+    order_by: str = ""

@@ -5,6 +5,7 @@
 * ``--mysql-server PATH`` uses MySQL by this program of it instead of MariaDB.
 * ``--judge-zone ZONE`` runs Hive in another time zone than UTC.
 * ``--history-seed N`` runs the random history N alone, as its failure names it.
+* ``--histories N`` tries N random histories of each kind; see ``fix_histories``.
 * A test may be skipped for the reasons in ``ALLOWED_SKIP_REASONS`` only; any other skip fails the run.
 """
 
@@ -24,6 +25,7 @@ from tests.support.run_notes import NOTES, RunNotes
 pytest_plugins = [
     "tests.fixtures.fix_clock",
     "tests.fixtures.fix_newest",
+    "tests.fixtures.fix_histories",
     "tests.fixtures.fix_judge",
     "tests.fixtures.fix_metastore",
     "tests.fixtures.fix_kafka",

@@ -234,7 +234,7 @@ PAGES = (
             "mutation_api.upkeep": (
                 "alter_acid_table AlteredTable= added_columns "
                 "compact_table CompactReport= CompactedPartition= CompactionThreshold compact_next "
-                "compact_partition CompactedDirectory= delta_sizes "
+                "compact_partition CompactedDirectory= restore_table RestoredPartition= delta_sizes "
                 "DeltaSizes= FileSizes= doctor DoctorReport= TableReport= verify_table verify_view "
                 "VerifyReport= Finding= Severity= VerifyProgress= table_history TableHistory= "
                 "HistoryEntry= EventCounts= explain_transaction TransactionExplanation= sweep SweptTable= "

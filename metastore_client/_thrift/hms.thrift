@@ -372,7 +372,7 @@ struct CheckConstraintsResponse {
 // -- transactions ---------------------------------------------------------------------------------------------
 
 // 4.x; earlier servers skip the field
-enum TxnType { DEFAULT = 0, COMPACTION = 3 }
+enum TxnType { DEFAULT = 0, COMPACTION = 3, REBALANCE_COMPACTION = 6 }
 
 struct OpenTxnRequest {
   1: required i32 num_txns,
@@ -592,7 +592,9 @@ struct CompactionResponse {
   4: optional string errormessage
 }
 
+// Only 4.x reads the number; earlier servers answer with all entries.
 struct ShowCompactRequest {
+  1: optional i64 id
 }
 
 struct ShowCompactResponseElement {

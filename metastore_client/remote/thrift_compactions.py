@@ -48,10 +48,11 @@ class CompactionCalls(ThriftCalls):
         )
         return self._call("compact2", request, repeat=True)["accepted"].flag()
 
-    def show_compactions(self) -> list[CompactionInfo]:
+    def show_compactions(self, id: int | None = None) -> list[CompactionInfo]:
         """Return the compaction queue and its history. See :meth:`MetastoreClient.show_compactions`."""
-        answer = self._call("show_compact", ttypes.ShowCompactRequest(), repeat=True)
-        return [compaction_info(each) for each in answer["compacts"].elements()]
+        answer = self._call("show_compact", ttypes.ShowCompactRequest(id=id), repeat=True)
+        found = [compaction_info(each) for each in answer["compacts"].elements()]
+        return [each for each in found if id in (None, each.id)]
 
     def next_compaction(
         self, worker_id: str, worker_version: str, pool: str | None = None
@@ -113,4 +114,6 @@ def _job(answer: Answer) -> CompactionJob:
         answer["type"].member(CompactionType),
         answer["runas"].text_or_empty(),
         answer.struct(),
+        max(0, answer["numberOfBuckets"].optional(lambda each: each.number_from(None)) or 0),
+        answer["orderByClause"].text_or_empty(),
     )

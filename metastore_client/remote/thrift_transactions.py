@@ -23,6 +23,7 @@ from metastore_client.errors import (
     UnsupportedByServerError,
 )
 from metastore_client.model import (
+    CompactionType,
     DataOperationType,
     HeartbeatResult,
     LockInfo,
@@ -59,14 +60,16 @@ class TransactionCalls(ThriftCalls):
     """The part of a :class:`~metastore_client.client.MetastoreClient` with the calls about transactions."""
 
     # -- transactions --------------------------------------------------------------------------------------
-    def open_txn(self, user: str, hostname: str, agent_info: str, *, is_compaction: bool = False) -> int:
+    def open_txn(
+        self, user: str, hostname: str, agent_info: str, *, compaction: CompactionType | None = None
+    ) -> int:
         """Open one transaction and return its id. See :meth:`MetastoreClient.open_txn`."""
         request = ttypes.OpenTxnRequest(
             num_txns=1,
             user=safe_text(user),
             hostname=safe_text(hostname),
             agentInfo=safe_text(agent_info),
-            txn_type=ttypes.TxnType.COMPACTION if is_compaction else None,
+            txn_type=_txn_type(compaction),
         )
         ids = self._call("open_txns", request, repeat=True)["txn_ids"]
         if len(ids.elements()) != 1:
@@ -283,3 +286,11 @@ class TransactionCalls(ThriftCalls):
         )
         locks = self._call("show_locks", request, repeat=True)["locks"]
         return [lock_info(lock) for lock in locks.elements_or_none()]
+
+
+def _txn_type(compaction: CompactionType | None) -> int | None:
+    """Return the type of a transaction; None is that of a query."""
+    if compaction is None:
+        return None
+    types = ttypes.TxnType
+    return int(types.REBALANCE_COMPACTION if compaction is CompactionType.REBALANCE else types.COMPACTION)

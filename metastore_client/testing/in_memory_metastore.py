@@ -116,9 +116,9 @@ class InMemoryMetastore(MemoryTransactions):
         return True
 
     @server_call
-    def show_compactions(self) -> list[CompactionInfo]:
+    def show_compactions(self, id: int | None = None) -> list[CompactionInfo]:
         """Return the compaction queue and its history. See :meth:`MetastoreClient.show_compactions`."""
-        return list(self._compactions)
+        return [each for each in self._compactions if id in (None, each.id)]
 
     @server_call
     def next_compaction(

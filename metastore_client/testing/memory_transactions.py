@@ -17,6 +17,7 @@ from metastore_client.errors import (
     UnsupportedByServerError,
 )
 from metastore_client.model import (
+    CompactionType,
     DataOperationType,
     HeartbeatResult,
     LockInfo,
@@ -81,9 +82,11 @@ class MemoryTransactions(MemoryTables):
 
     # -- transactions ------------------------------------------------------------------------------
     @server_call
-    def open_txn(self, user: str, hostname: str, agent_info: str, *, is_compaction: bool = False) -> int:
+    def open_txn(
+        self, user: str, hostname: str, agent_info: str, *, compaction: CompactionType | None = None
+    ) -> int:
         """Open one transaction and return its id. See :meth:`MetastoreClient.open_txn`."""
-        del is_compaction  # nothing here waits for it
+        del compaction  # nothing here waits for it
         self._last_txn_id += 1
         now = self._clock()
         self._txns[self._last_txn_id] = _Txn(self._last_txn_id, user, hostname, agent_info, now, now)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import argparse
 import json
-import re
 
+from mutation_api.cli.parsers import duration_from, seconds_from
 from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_from
 from mutation_api.cli.terminal import progress, say
 from mutation_api.upkeep.compact import (
@@ -22,8 +22,6 @@ from mutation_api.upkeep.compact import (
 )
 
 __all__ = ["add_arguments", "run"]
-
-_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,8 +38,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--engine",
         choices=ENGINES,
         default="hive",
-        help="hive: let a worker of Hive compact; local: compact on this machine, which requires Hive 4 and "
-        "--kind minor or major (default: %(default)s)",
+        help="hive: let a worker of Hive compact; local: compact on this machine, which requires Hive 4 "
+        "(default: %(default)s)",
     )
     parser.add_argument(
         "--without-queue",
@@ -53,6 +51,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--for-consumers",
         action="store_true",
         help="with --engine local: compact only what all consumers of change feeds have read",
+    )
+    parser.add_argument(
+        "--buckets",
+        type=int,
+        metavar="N",
+        help="with --engine local --kind rebalance: number of files (default: as many as there are)",
+    )
+    parser.add_argument(
+        "--sort-by",
+        action="append",
+        default=[],
+        metavar="COLUMN",
+        help="with --engine local --kind rebalance: sort the rows by this column, or in descending order by "
+        "'COLUMN desc', so that readers skip more stripes (repeatable; default: the order of ROW__IDs)",
+    )
+    parser.add_argument(
+        "--keep-old",
+        type=duration_from,
+        metavar="7d",
+        help="with --engine local: keep the old files for this time, so that hive-mutate restore can bring "
+        "them back (default: they are not kept)",
     )
     parser.add_argument(
         "--watermark-table",
@@ -87,13 +106,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=1,
         metavar="N",
-        help="number of compactions to run concurrently; with --engine local, of buckets (default: "
-        "%(default)s)",
+        help="number of compactions to run concurrently; with --engine local and one partition, of buckets "
+        "(default: %(default)s)",
     )
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
         "--wait",
-        type=_seconds,
+        type=seconds_from,
         default=WAIT_SECONDS_DEFAULT,
         metavar="15m",
         help="maximum time to wait for each compaction, such as 90s, 15m or 2h (default: 15m)",
@@ -122,15 +141,11 @@ def run(arguments: argparse.Namespace) -> int:
             without_queue=arguments.without_queue,
             for_consumers=arguments.for_consumers,
             watermark_table=arguments.watermark_table,
+            keep_old=arguments.keep_old,
+            num_buckets=arguments.buckets,
+            sort_by=arguments.sort_by,
             wait_seconds=None if arguments.no_wait else arguments.wait,
             progress=progress(arguments),
         )
     say(json.dumps(report.to_dict()) if arguments.json else report)
     return 0
-
-
-def _seconds(text: str) -> float:
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text)
-    if found is None:
-        raise argparse.ArgumentTypeError(f"{text!r}: expected a time such as 90s, 15m or 2h")
-    return float(found[1]) * _UNITS[found[2]]

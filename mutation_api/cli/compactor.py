@@ -17,6 +17,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from mutation_api.cli.parsers import duration_from
 from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_from
 from mutation_api.cli.terminal import say, say_aside
 from mutation_api.errors import CompactionError, ReadError, RecordValueError
@@ -45,6 +46,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="number of buckets to compact at once; each holds a stripe of each of its files in memory "
         "(default: %(default)s)",
     )
+    parser.add_argument(
+        "--keep-old",
+        type=duration_from,
+        metavar="7d",
+        help="keep the old files for this time, so that hive-mutate restore can bring them back (default: "
+        "they are not kept)",
+    )
     parser.add_argument("--json", action="store_true", help="print each result as a JSON object")
     add_metastore_arguments(parser)
 
@@ -59,7 +67,12 @@ def run(arguments: argparse.Namespace) -> int:
         while True:
             try:
                 while (
-                    done := compact_next(metastore, pool=arguments.pool, threads=arguments.threads)
+                    done := compact_next(
+                        metastore,
+                        pool=arguments.pool,
+                        threads=arguments.threads,
+                        keep_old=arguments.keep_old,
+                    )
                 ) is not None:
                     say(json.dumps(done.to_dict()) if arguments.json else done, flush=True)
             except (CompactionError, ReadError, RecordValueError) as error:

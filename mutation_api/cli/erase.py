@@ -96,8 +96,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--engine",
         choices=("auto", "hive", "local"),
         default="auto",
-        help="who compacts. hive: a worker of Hive; local: this machine, which requires Hive 4; auto: this "
-        "machine with Hive 4, otherwise Hive (default: auto)",
+        help="who compacts. hive: a worker of Hive; local: this machine, before Hive 4 past the server's "
+        "queue, which requires that Hive's initiator is off; auto: this machine with Hive 4, otherwise Hive "
+        "(default: auto)",
     )
     parser.add_argument(
         "--at-once",

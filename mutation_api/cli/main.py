@@ -48,6 +48,7 @@ SUBCOMMANDS = {
     "overwrite": "replace a table, partitions, or the rows that meet a condition with rows from files",
     "pack": "pack this Python and the library for the machines of a cluster",
     "read": "print or save the rows of a table, optionally with ROW__ID",
+    "restore": "undo the last compaction of a table with the files that it kept",
     "show": "show transactions, locks or compactions",
     "sweep": "remove staged files that dead transactions left in tables",
     "track": "keep the history of keys in a table, one row per version",

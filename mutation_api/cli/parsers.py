@@ -15,6 +15,7 @@ import contextlib
 import logging
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from types import ModuleType
 from typing import NoReturn
 
@@ -23,7 +24,15 @@ from mutation_api.errors import MutationError
 from mutation_api.format.printable import without_secrets
 from mutation_api.transaction.clock import WAIT_LOG
 
-__all__ = ["DiscreetParser", "in_option_names", "option_names", "parser_of_modules", "waits_are_told"]
+__all__ = [
+    "DiscreetParser",
+    "duration_from",
+    "in_option_names",
+    "option_names",
+    "parser_of_modules",
+    "seconds_from",
+    "waits_are_told",
+]
 
 
 class DiscreetParser(argparse.ArgumentParser):
@@ -139,3 +148,22 @@ class _OnStandardError(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Print the message to standard error."""
         say_aside(f"hive-mutate {self._name}: {record.getMessage()}")
+
+
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def seconds_from(text: str) -> float:
+    """Parse a time such as 90s, 15m, 2h or 7d. For ``type=`` of an argument."""
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text)
+    if found is None:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a time such as 90s, 15m, 2h or 7d")
+    return float(found[1]) * _UNITS[found[2]]
+
+
+def duration_from(text: str) -> timedelta:
+    """Parse a time above 0. See :func:`seconds_from`."""
+    found = timedelta(seconds=seconds_from(text))
+    if not found:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a time above 0")
+    return found

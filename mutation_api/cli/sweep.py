@@ -13,6 +13,7 @@ import json
 from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_from
 from mutation_api.cli.terminal import say
 from mutation_api.transaction.staging import Abandoned
+from mutation_api.upkeep.kept_files import is_of_kept_files
 from mutation_api.upkeep.sweep import SweptSize, SweptTable, abort_transactions, sweep
 
 __all__ = ["add_arguments", "run"]
@@ -81,6 +82,8 @@ def _lines(swept: SweptTable, arguments: argparse.Namespace) -> list[str]:
 def _line(each: Abandoned, size: SweptSize, swept: SweptTable, *, is_dry: bool) -> str:
     done = "would remove" if is_dry else "removed" if each in swept.removed else "COULD NOT REMOVE"
     what = "a test file" if each.txn_id is None else f"staged files of transaction {each.txn_id}"
+    if is_of_kept_files(each.location.name):
+        what = f"old files that compaction {each.txn_id} kept"
     return f"{done} {what}: {each.location} ({_shown(size)})"
 
 

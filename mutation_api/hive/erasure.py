@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from metastore_client.client import MetastoreClient
 from mutation_api.errors import ConfigurationError
 from mutation_api.hive.connect import connect
 from mutation_api.hive.erasure_keys import keys_by_table
-from mutation_api.hive.erasure_run import ErasureRun, KeyedTable
-from mutation_api.transaction.catalog import normal_full_name
+from mutation_api.hive.erasure_run import Compactor, ErasureRun, KeyedTable
+from mutation_api.transaction.catalog import normal_full_name, split_full_name
 from mutation_api.transaction.clock import Clock, SystemClock
+from mutation_api.transaction.listener import metastore_errors_as_ours
+from mutation_api.upkeep.compaction_view import check_initiator
 from mutation_api.upkeep.erasure.report import ErasureReport, signed
 from mutation_api.upkeep.watermark_table import watermark_table_beside
 
@@ -56,8 +58,9 @@ def erase(
         signature_key: the content of a key file that signs the report; see
             :mod:`mutation_api.upkeep.erasure.report`. If None, it is not signed.
         threads: number of files to search at a time. If None, as many as the storage serves well.
-        compact: ``hive`` to let the server's workers compact, ``local`` for this process (Hive 4), ``auto``
-            for this process where it can.
+        compact: ``hive`` to let the server's workers compact, ``local`` for this process (before Hive 4
+            without the server's queue, see :mod:`mutation_api.upkeep.unqueued_compaction`), ``auto`` for this
+            process on Hive 4.
         at_once: number of partitions that this process compacts at once.
         progress: called with a line when something changes.
         clock: measures the wait; for tests.
@@ -93,7 +96,7 @@ def erase(
             tables,
             journal,
             threads,
-            _does_compact_here(metastore, compact),
+            _compactor(metastore, compact, tables),
             at_once,
             progress,
             clock,
@@ -105,11 +108,13 @@ def erase(
     return dataclasses.replace(report, signature=signed(report.to_dict(), signature_key))
 
 
-def _does_compact_here(metastore: MetastoreClient, compact: str) -> bool:
-    is_possible = metastore.capabilities().has_compaction_workers
-    if compact == "local" and not is_possible:
-        raise ConfigurationError(
-            f"compact='local': the server is of {metastore.capabilities().line}, and only Hive 4 gives "
-            "compactions to other programs. Use 'hive'"
-        )
-    return is_possible and compact != "hive"
+def _compactor(metastore: MetastoreClient, compact: str, tables: Iterable[str]) -> Compactor:
+    """Return who compacts. Raise ConfigurationError if Hive's compactor may disturb this process."""
+    if metastore.capabilities().has_compaction_workers:
+        return Compactor.HIVE if compact == "hive" else Compactor.QUEUE
+    if compact != "local":
+        return Compactor.HIVE
+    for table in tables:
+        with metastore_errors_as_ours(f"could not look up table {table}"):
+            check_initiator(metastore, *split_full_name(table), f"table {table}")
+    return Compactor.PAST_QUEUE

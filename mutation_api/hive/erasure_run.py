@@ -10,6 +10,7 @@ again; the journal keeps what was found before the deletion.
 from __future__ import annotations
 
 import dataclasses
+import enum
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from datetime import UTC, datetime
 
 from metastore_client.client import MetastoreClient
 from metastore_client.model import CompactionType
-from mutation_api.errors import CompactionError, ConfigurationError, ReadError
+from mutation_api.errors import CompactionError, ConfigurationError, LockNotAcquiredError, ReadError
 from mutation_api.hive.connection import Hive
 from mutation_api.hive.erasure_journal import ErasureState, Step, find_state, write_state
 from mutation_api.hive.erasure_keys import ErasedKeys, sought_keys
@@ -40,14 +41,23 @@ from mutation_api.upkeep.erasure.obstacles import (
 from mutation_api.upkeep.erasure.outside import not_looked_at, snapshots
 from mutation_api.upkeep.erasure.report import ErasedTable, ErasureReport, found_before
 from mutation_api.upkeep.erasure.table_search import TableSearch, search_table
+from mutation_api.upkeep.kept_files import remove_kept
 from mutation_api.upkeep.sweep import sweep
 from mutation_api.upkeep.transaction_files import current_ids
 from mutation_api.upkeep.watermark_table import ensure_watermark_table
 
-__all__ = ["ErasureRun", "KeyedTable"]
+__all__ = ["Compactor", "ErasureRun", "KeyedTable"]
 
 POLL_SECONDS = 1.0
 _ATTEMPTS = 5
+
+
+class Compactor(enum.Enum):
+    """The program that compacts: a worker of Hive, this process by the server's queue, or past the queue."""
+
+    HIVE = "hive"
+    QUEUE = "queue"
+    PAST_QUEUE = "past queue"
 
 
 @dataclass(frozen=True)
@@ -93,7 +103,8 @@ class KeyedTable:
 class ErasureRun:
     """One run of an erasure. ``deadline`` is a time of ``clock``, ``journal`` the watermark table.
 
-    If ``compacts_here``, this process compacts ``at_once`` partitions at once. Otherwise Hive compacts.
+    If this process compacts, it does so with ``at_once`` partitions at once; past the queue with one, since a
+    compaction there waits for all other transactions.
     """
 
     metastore: MetastoreClient
@@ -101,7 +112,7 @@ class ErasureRun:
     tables: Mapping[str, KeyedTable]
     journal: str
     threads: int | None
-    compacts_here: bool
+    compactor: Compactor
     at_once: int
     progress: Callable[[str], None]
     clock: Clock
@@ -141,7 +152,7 @@ class ErasureRun:
         while True:
             state = self._delete(state)
             state = self._compact(state, searches)
-            self._sweep()
+            self._sweep(searches)
             self._wait(searches)
             searches = self._search()
             if all(search.is_free for search in searches.values()):
@@ -226,7 +237,8 @@ class ErasureRun:
             if not partitions or not self._waits_for_writers(search):
                 continue
             work = functools.partial(self._compacted, name)
-            is_done = side_by_side(work, partitions, self.at_once)
+            at_once = 1 if self.compactor is Compactor.PAST_QUEUE else self.at_once
+            is_done = side_by_side(work, partitions, at_once)
             done = [search.masked(each) for each, is_one in zip(partitions, is_done, strict=True) if is_one]
             known = [each for each in state.tables[name].rewritten if each not in done]
             rewritten = tuple(sorted([*known, *done]))
@@ -246,9 +258,14 @@ class ErasureRun:
         where = f"{table}/{partition}" if partition else table
         self.failures.pop((table, partition), None)
         try:
-            if self.compacts_here:
+            if self.compactor is not Compactor.HIVE:
                 done = compact_partition(
-                    self.metastore, table, partition, threads=self.threads or THREADS_DEFAULT
+                    self.metastore,
+                    table,
+                    partition,
+                    threads=self.threads or THREADS_DEFAULT,
+                    without_queue=self.compactor is Compactor.PAST_QUEUE,
+                    wait_seconds=max(0.0, self.deadline - self.clock.now()),
                 )
                 self.progress(str(done))
                 return done.directory is not None
@@ -256,6 +273,9 @@ class ErasureRun:
             with metastore_errors_as_ours(f"table {where}: cannot request a compaction"):
                 self.metastore.compact(database, name, partition or None, CompactionType.MAJOR)
             self.progress(f"{where}: requested a major compaction")
+        except LockNotAcquiredError as error:
+            self.progress(f"{where}: must wait: {error}")
+            return False
         except (CompactionError, ReadError) as error:
             self.progress(f"{where}: not compacted: {error}")
             if not self._is_queued(table, partition):  # another process was faster
@@ -269,9 +289,12 @@ class ErasureRun:
             for each in compactions_by_age(self.metastore, table)
         )
 
-    def _sweep(self) -> None:
-        """Remove what ended transactions have staged."""
-        for name in self.tables:
+    def _sweep(self, searches: Mapping[str, TableSearch]) -> None:
+        """Remove what ended transactions have staged, and files from before compactions that hold a key."""
+        for name, search in searches.items():
+            for kept in dict.fromkeys(file.kept_in for file in search.left):
+                if kept is not None and remove_kept(kept):
+                    self.progress(f"{name}: removed old files that a compaction kept: {kept}")
             for swept in sweep(self.metastore, name):
                 for each in swept.removed:
                     self.progress(f"{name}: removed staged files: {each.location}")
@@ -285,7 +308,12 @@ class ErasureRun:
                 files.pop()
             return not files or self._has_failed(searches)
 
-        self._until(are_gone)
+        if self.compactor is Compactor.PAST_QUEUE:
+            self.clock.sleep(
+                0 if are_gone() else POLL_SECONDS
+            )  # no cleaner comes: the next round removes them
+        else:
+            self._until(are_gone)
 
     def _has_failed(self, searches: Mapping[str, TableSearch]) -> bool:
         """Return True if a compaction has failed, so that waiting for the cleaner is in vain."""
@@ -338,7 +366,10 @@ class ErasureRun:
 
     def _obstacles(self, searches: Mapping[str, TableSearch]) -> tuple[Obstacle, ...]:
         with metastore_errors_as_ours("could not find out what is in the way"):
-            return tuple(obstacles(self.metastore, list(searches.values()), self.failures))
+            is_past_queue = self.compactor is Compactor.PAST_QUEUE
+            return tuple(
+                obstacles(self.metastore, list(searches.values()), self.failures, is_past_queue=is_past_queue)
+            )
 
     def _report(
         self,

@@ -29,7 +29,13 @@ from mutation_api.storage.location import Location
 from mutation_api.storage.tree import Directories, directories_below, side_by_side
 from mutation_api.table.acid_table import AcidTable
 
-__all__ = ["SnapshotSplit", "plan_partitions", "plan_splits", "takes_deletes_of_all_buckets"]
+__all__ = [
+    "SnapshotSplit",
+    "plan_partitions",
+    "plan_splits",
+    "splits_of",
+    "takes_deletes_of_all_buckets",
+]
 
 
 @dataclass(frozen=True)
@@ -151,6 +157,17 @@ def plan_splits(
     """
     directories = directories or storage_at(location)
     files = [*list_partition_files(directories, table, location, valid, valid_txns), *own_files]
+    return splits_of(table, partition_name, location, files)
+
+
+def splits_of(
+    table: AcidTable, partition_name: str, location: Location, files: Sequence[EventFile]
+) -> list[SnapshotSplit]:
+    """Return the splits of the files that a snapshot reads of one partition.
+
+    Raises:
+        DirectoryStateError: If Hive would lose or duplicate rows.
+    """
     if not table.version.has_row_ids:
         return [SnapshotSplit(partition_name, location, f.bucket_id, (f,)) for f in files]
     buckets: dict[int, list[EventFile]] = defaultdict(list)

@@ -26,6 +26,7 @@ from mutation_api.storage.protocol import OutputFile, Staged, Storage
 
 __all__ = [
     "configure_storage",
+    "copy_file",
     "hidden_beside",
     "move_to",
     "reading_threads",
@@ -213,6 +214,29 @@ def move_to(part: Location, location: Location) -> None:
         while block := source.read(_COPIED_BYTES):
             target.write(block)
     storage.delete_file(part)
+
+
+def copy_file(source: Location, target: Location) -> None:
+    """Copy a file of a table, which never changes, within a storage. On a local disk, the copy is a link.
+
+    The target's directory must exist.
+
+    Raises:
+        FileExistsError: If the target exists.
+        OSError: If the storage fails.
+    """
+    storage = storage_at(source)
+    if isinstance(storage, LocalStorage) and storage.link(source, target):
+        return
+    file = storage_at(target).create(target)
+    try:
+        with storage.open_input(source) as stream:
+            while block := stream.read(_COPIED_BYTES):
+                file.write(block)
+        file.close()
+    except BaseException:
+        file.discard()
+        raise
 
 
 def hidden_beside(location: Location) -> Location:

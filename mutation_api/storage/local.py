@@ -87,6 +87,16 @@ class LocalStorage:
         Path(source).rename(path)
         self.sync_directory(target.parent)
 
+    def link(self, source: Location, target: Location) -> bool:
+        """Give a file a second name. Return False if the file system has no such links."""
+        try:
+            os.link(_path(source), _path(target))
+        except OSError as error:
+            if error.errno not in (*_NO_HARD_LINKS, errno.EXDEV):
+                raise
+            return False
+        return True
+
     def unfinished(self, directory: Location) -> Sequence[Staged]:
         """Return no files, since nothing is uploaded to a disk."""
         _path(directory)

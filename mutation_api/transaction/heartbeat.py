@@ -132,6 +132,20 @@ class Heartbeat:
             self._confirmed_at = max(self._confirmed_at, asked_at)
         return self._lost is None
 
+    def require(self) -> None:
+        """Send one heartbeat now, even if another one has just been answered.
+
+        The clock of a machine may stand still while the machine sleeps, so an earlier answer proves nothing.
+
+        Raises:
+            LockLostError, TransactionAbortedError: If the server does not confirm the transaction.
+        """
+        if self.beat():
+            return
+        if self._lost is None:
+            raise LockLostError(self._text("was not confirmed by the metastore"))
+        raise type(self._lost)(str(self._lost)) from self._lost
+
     def _beat_on_time(self) -> None:
         pause = self._jitter() * self.interval_seconds
         while not self._clock.wait(self._stopped, pause):

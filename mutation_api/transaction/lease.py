@@ -43,7 +43,7 @@ from types import MappingProxyType
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError, MetastoreUnavailableError, NoSuchTxnError
-from metastore_client.model import DataOperationType, LockComponent, LockType, OpenTxns
+from metastore_client.model import CompactionType, DataOperationType, LockComponent, LockType, OpenTxns
 from metastore_client.valid_ids import (
     RangeValidity,
     ValidIdList,
@@ -97,7 +97,7 @@ class Lease:
         under_lock: called while the lock is held, at the same time as the snapshot is taken. The results of
             the last call count. Its argument is True if ``find_components`` was called under the lock, or
             just before a lock that was granted immediately.
-        is_compaction: see :meth:`MetastoreClient.open_txn`.
+        compaction: see :meth:`MetastoreClient.open_txn`. Such a transaction has no write id.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Lease:
         *,
         queues: Mapping[int, Sequence[str]] = MappingProxyType({}),
         under_lock: Callable[[bool], None] | None = None,
-        is_compaction: bool = False,
+        compaction: CompactionType | None = None,
     ) -> None:
         self.roll_overs = 0
         self.lock_wait_seconds = 0.0
@@ -124,11 +124,11 @@ class Lease:
         self._changed_tables = tuple(sorted(changed_tables))
         self._queues = queues
         self._under_lock = under_lock
-        self._is_compaction = is_compaction
+        self._compaction = compaction
         self._places: list[Place] = []
         self._opened: list[int] = []
         self._lock: Lock | None = None
-        self._heartbeats: list[Heartbeat] = []
+        self.heartbeats: list[Heartbeat] = []
         self._open_txns = OpenTxns(0, ())
         self._write_ids: dict[str, int] = {}
         self._guard_write_ids: dict[str, int] = {}
@@ -152,7 +152,7 @@ class Lease:
     @property
     def lost(self) -> ClientError | None:
         """The reason why the transaction, or the guard that holds its lock, is lost; None if neither is."""
-        return next((h.lost for h in self._heartbeats if h.lost is not None), None)
+        return next((h.lost for h in self.heartbeats if h.lost is not None), None)
 
     @property
     def open_txns(self) -> OpenTxns:
@@ -221,12 +221,12 @@ class Lease:
         :attr:`lost` holds the result. An unreachable server alone does not make the transaction lost.
         """
         # If the client dies, its transaction must not outlive the guard; see ``WrittenTables.output``.
-        for heartbeat in reversed(self._heartbeats):
+        for heartbeat in reversed(self.heartbeats):
             heartbeat.confirm()
 
     def stop(self) -> None:
         """Stop the heartbeats: the transaction is about to end."""
-        for heartbeat in self._heartbeats:
+        for heartbeat in self.heartbeats:
             heartbeat.stop()
 
     def release(self) -> None:
@@ -319,10 +319,9 @@ class Lease:
     def _open_and_lock(self, deadline: float) -> bool:
         """Open a transaction and lock; return True if it had to wait."""
         lock = self._open_and_request(self._components)
-        if lock.is_acquired:
-            return False
-        lock.wait(deadline)
-        return True
+        if not (is_acquired := lock.is_acquired):
+            lock.wait(deadline)
+        return not is_acquired
 
     def _open_and_request(self, components: tuple[LockComponent, ...]) -> Lock:
         for _ in range(LOCK_REQUESTS - 1):
@@ -341,10 +340,10 @@ class Lease:
     def _request(self, components: tuple[LockComponent, ...]) -> Lock:
         marks = self._settings.marks
         who = (marks.user, marks.hostname, marks.agent_info)
-        self._opened.append(self._metastore.open_txn(*who, is_compaction=self._is_compaction))
+        self._opened.append(self._metastore.open_txn(*who, compaction=self._compaction))
         timeout = self._settings.txn_timeout_seconds
         heartbeat = Heartbeat(self._metastore, self.txn_id, timeout, self._clock, self._on_lost)
-        self._heartbeats.append(heartbeat)
+        self.heartbeats.append(heartbeat)
         heartbeat.start()
         if self._has_write_ids:
             keep = functools.partial(self._keep_files, _table_names(components))
@@ -360,6 +359,7 @@ class Lease:
 
     def _allocate(self, components: Iterable[LockComponent]) -> dict[str, int]:
         """Allocate a write id for each sink."""
+        components = () if self._compaction else components
         sinks = {_full_name(c): c for c in components if c.operation is not DataOperationType.SELECT}
         return {
             name: self._metastore.allocate_write_id(self.txn_id, c.database, c.table or "")
@@ -367,7 +367,7 @@ class Lease:
         }
 
     def _drop_latest(self) -> None:
-        self._heartbeats.pop().stop()
+        self.heartbeats.pop().stop()
         self._end_quietly(self._opened.pop())
 
     def _drop_all(self) -> None:

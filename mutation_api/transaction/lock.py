@@ -35,7 +35,16 @@ from mutation_api.transaction.clock import TELL_AFTER_SECONDS, WAIT_LOG, Clock
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.machine_queue import few_at_once
 
-__all__ = ["Lock", "LockedTable", "Marks", "Pace", "WriteLock", "lock_components", "locks_of_others"]
+__all__ = [
+    "Lock",
+    "LockedTable",
+    "Marks",
+    "Pace",
+    "WriteLock",
+    "lock_components",
+    "locks_of_others",
+    "rebalance_lock",
+]
 
 MIN_ASK_SECONDS = 0.02
 """Pause before a transaction that is first in line requests its lock. A request keeps the server busy for 5
@@ -129,6 +138,25 @@ def lock_components(tables: Iterable[LockedTable]) -> tuple[LockComponent, ...]:
     """
     ordered = sorted(tables, key=lambda t: (t.database, t.name))
     return tuple(c for table in ordered for c in (_component(table), *_partition_components(table)))
+
+
+def rebalance_lock(database: str, name: str, partition: str) -> LockComponent:
+    """Return the lock of a rebalance, which excludes writers. Partition '' is an unpartitioned table.
+
+    With the operation UPDATE, the server refuses the commit of a change that began before the rebalance
+    ended, whose ROW__IDs would be old ones.
+
+    Source: Hive's AcidCompactionService (4.0 to 4.2).
+    """
+    return LockComponent(
+        type=LockType.EXCL_WRITE,
+        level=LockLevel.PARTITION if partition else LockLevel.TABLE,
+        database=database.lower(),
+        table=name.lower(),
+        partition=partition or None,
+        operation=DataOperationType.UPDATE,
+        is_transactional=True,
+    )
 
 
 def _partition_components(table: LockedTable) -> Iterable[LockComponent]:

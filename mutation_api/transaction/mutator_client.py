@@ -13,6 +13,7 @@ from typing import overload
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import InvalidConfigurationError, MetastoreError
 from metastore_client.hive_site import current_user, parse_duration_seconds
+from metastore_client.model import CompactionType
 from mutation_api.errors import (
     ClientError,
     ConfigurationError,
@@ -205,15 +206,18 @@ class MutatorClient(ClosedAtEnd, NotPickled):
         """
         return Snapshot(self._connected(), _sources(full_names), is_exclusive=True).open()
 
-    def open_compaction(self, table: str) -> Snapshot:
+    def open_compaction(
+        self, table: str, kind: CompactionType = CompactionType.MAJOR, partition: str = ""
+    ) -> Snapshot:
         """Return the view of a compaction of a table (``database.table``) on Hive 4.
 
-        It must be ended by ``commit`` or ``abort``.
+        It must be ended by ``commit`` or ``abort``. A rebalance, which gives new ROW__IDs, excludes
+        writers of the partition ('' in an unpartitioned table).
 
         Raises:
             Errors: See :meth:`open_snapshot`.
         """
-        return Snapshot(self._connected(), _sources((table,)), is_compaction=True).open()
+        return Snapshot(self._connected(), _sources((table,)), compaction=kind, partition=partition).open()
 
     def open_hold(self, *full_names: str, seconds: float) -> Hold:
         """Prevent the cleaner from removing files of tables until the hold is closed or has expired.

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, NoReturn, Self
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError
-from metastore_client.model import LockComponent, LockLevel, LockType, PartitionInfo
+from metastore_client.model import CompactionType, LockComponent, LockLevel, LockType, PartitionInfo
 from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.errors import ClientError, ConfigurationError, TransactionStateError
 from mutation_api.table.acid_table import AcidTable
@@ -34,7 +34,7 @@ from mutation_api.transaction.commit_outcome import (
 )
 from mutation_api.transaction.lease import Lease, LeaseSettings
 from mutation_api.transaction.listener import LockFailureListener, metastore_errors_as_ours
-from mutation_api.transaction.lock import lock_components
+from mutation_api.transaction.lock import lock_components, rebalance_lock
 from mutation_api.transaction.machine_queue import in_turn
 
 __all__ = ["ClientSession", "ClosedAtEnd", "NotPickled", "OfOneProcess", "Snapshot", "call_quietly"]
@@ -164,12 +164,14 @@ class Snapshot(ClosedAtEnd, NotPickled):
         session: ClientSession,
         specs: tuple[TableSpec, ...],
         *,
-        is_compaction: bool = False,
+        compaction: CompactionType | None = None,
+        partition: str = "",
         is_exclusive: bool = False,
     ) -> None:
         self._session = session
         self._specs = specs
-        self._is_compaction = is_compaction
+        self._compaction = compaction
+        self._partition = partition
         self._is_exclusive = is_exclusive
         self._tables: dict[str, OpenTable] = {}
         self._lease: Lease | None = None
@@ -187,7 +189,8 @@ class Snapshot(ClosedAtEnd, NotPickled):
             self._to_lock,
             session.settings,
             self._lose,
-            is_compaction=self._is_compaction,
+            [spec.full_name for spec in self._specs] if self._gives_new_row_ids else (),
+            compaction=self._compaction,
         )
         lease.acquire()
         self._lease = lease
@@ -240,6 +243,11 @@ class Snapshot(ClosedAtEnd, NotPickled):
         if lost is not None:
             raise type(lost)(str(lost)) from lost
 
+    def confirm(self) -> None:
+        """Ask the server whether the transaction is alive. Raises like :meth:`check` if it is not."""
+        for heartbeat in self._open_lease().heartbeats:
+            heartbeat.require()
+
     def commit(self) -> None:
         """End the transaction of a compaction whose files are complete.
 
@@ -252,6 +260,7 @@ class Snapshot(ClosedAtEnd, NotPickled):
         self._lease = None
         session = self._session
         outcome, error = commit_and_find_out(session.metastore, session.clock, lease.txn_id, has_records=True)
+        lease.release()
         if outcome is Outcome.ABORTED:
             raise refused_commit(lease.txn_id, error)
         if outcome is Outcome.UNKNOWN:
@@ -278,7 +287,14 @@ class Snapshot(ClosedAtEnd, NotPickled):
         except MetastoreError as error:
             _log.warning("could not end the reading transaction %d: %s", lease.txn_id, error)
 
+    @property
+    def _gives_new_row_ids(self) -> bool:
+        return self._compaction is CompactionType.REBALANCE
+
     def _to_lock(self) -> tuple[LockComponent, ...]:
+        if self._gives_new_row_ids:
+            (spec,) = self._specs
+            return (rebalance_lock(spec.database, spec.name, self._partition),)
         catalog = self._session.catalog
         with metastore_errors_as_ours("could not read the tables of a snapshot"):
             components = lock_components([catalog.to_lock(s) for s in self._specs])

@@ -5,6 +5,7 @@ from .compact import CompactedPartition as CompactedPartition
 from .compact import CompactionThreshold as CompactionThreshold
 from .compact import CompactReport as CompactReport
 from .compact import compact_table as compact_table
+from .compaction_terms import CompactedDirectory as CompactedDirectory
 from .compactor import compact_next as compact_next
 from .compactor import compact_partition as compact_partition
 from .delta_sizes import DeltaSizes as DeltaSizes
@@ -23,12 +24,13 @@ from .history import EventCounts as EventCounts
 from .history import HistoryEntry as HistoryEntry
 from .history import TableHistory as TableHistory
 from .history import table_history as table_history
-from .partition_compaction import CompactedDirectory as CompactedDirectory
 from .replication import ReplicatedTable as ReplicatedTable
 from .replication import ReplicationReport as ReplicationReport
 from .replication import ReplicationRole as ReplicationRole
 from .replication import ReplicationRule as ReplicationRule
 from .replication import replication_of as replication_of
+from .restore import RestoredPartition as RestoredPartition
+from .restore import restore_table as restore_table
 from .sweep import SweptSize as SweptSize
 from .sweep import SweptTable as SweptTable
 from .sweep import abort_transactions as abort_transactions

@@ -9,26 +9,25 @@ therefore waits for the same compaction, and a run that was stopped can be repea
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 
 from metastore_client.client import MetastoreClient
 from metastore_client.compaction_queue import compactions_of
 from metastore_client.model import CompactionInfo, CompactionType
 from mutation_api.errors import CompactionError, ConfigurationError
-from mutation_api.format.directory_state import first_missing
 from mutation_api.read.table_view import open_table
+from mutation_api.table.acid_table import WriterOptions
 from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MutatorClientBuilder
 from mutation_api.transaction.catalog import normal_full_name, split_full_name
-from mutation_api.transaction.feed_position import NOW, parsed_position
 from mutation_api.transaction.listener import metastore_errors_as_ours
-from mutation_api.upkeep.compactor import LOCAL_KINDS, compact_partition
+from mutation_api.upkeep.compaction_terms import CompactedDirectory, CompactionSettings
+from mutation_api.upkeep.compactor import compact_partitions
 from mutation_api.upkeep.delta_sizes import DeltaSizes, delta_sizes
 from mutation_api.upkeep.doctor import compactor_trouble
-from mutation_api.upkeep.partition_compaction import CompactedDirectory
-from mutation_api.upkeep.watermark_table import consumer_positions
+from mutation_api.upkeep.watermark_table import read_by_all
 
 __all__ = [
     "DELTA_ROWS_DEFAULT",
@@ -39,7 +38,6 @@ __all__ = [
     "CompactedPartition",
     "CompactionThreshold",
     "compact_table",
-    "read_by_consumers",
     "read_sizes",
 ]
 
@@ -142,6 +140,9 @@ def compact_table(
     without_queue: bool = False,
     for_consumers: bool = False,
     watermark_table: str | None = None,
+    keep_old: timedelta | None = None,
+    num_buckets: int | None = None,
+    sort_by: Sequence[str] = (),
     progress: Callable[[str], None] = lambda line: None,
 ) -> CompactReport:
     """Compact the partitions of a table that have deltas, if the deltas together reach a threshold.
@@ -156,16 +157,21 @@ def compact_table(
             4 ``rebalance``.
         partitions: names of the partitions to compact (``day=2024-05-01``). Default: all.
         threshold: minimum size of the deltas. Default: 100,000 rows.
-        at_once: maximum number of concurrent compactions; the next one is requested when one has ended.
+        at_once: maximum number of concurrent compactions; the next one is requested when one has ended. For
+            a single partition of ``engine="local"``, of buckets.
         wait_seconds: maximum time to wait for one compaction. If None, only request it.
-        engine: ``hive`` to let a worker of Hive compact, or ``local`` for this process (minor and major
-            compactions of Hive 4). See :mod:`mutation_api.upkeep.compactor`.
+        engine: ``hive`` to let a worker of Hive compact, or ``local`` for this process (Hive 4). See
+            :mod:`mutation_api.upkeep.compactor`.
         without_queue: True to let this process compact on Hive 2.3 or 3.1 (``engine="local"``, major). See
             :mod:`mutation_api.upkeep.unqueued_compaction`.
         for_consumers: True to compact only what all consumers of change feeds have read, so that none of them
             misses changes (``engine="local"``).
         watermark_table: the table of their positions. If None, ``mutation_watermarks`` in the table's
             database.
+        keep_old: how long to keep the old files for :func:`mutation_api.upkeep.restore.restore_table`
+            (``engine="local"``). If None, they are not kept.
+        num_buckets: see :func:`mutation_api.upkeep.compactor.compact_partition`.
+        sort_by: see :func:`mutation_api.upkeep.compactor.compact_partition`.
         progress: called with a message when something changes.
 
     Raises:
@@ -178,42 +184,38 @@ def compact_table(
         ReadError: If the table's directories contradict each other.
     """
     table = normal_full_name(table)
-    if kind not in KINDS:
-        raise ConfigurationError(f"kind={kind!r}: expected one of {', '.join(KINDS)}")
-    if kind == "rebalance" and not metastore.capabilities().has_exclusive_write_lock:
-        raise ConfigurationError("kind='rebalance' requires Hive 4; this server is older")
-    if engine not in ENGINES or (engine == "local" and kind not in LOCAL_KINDS):
-        raise ConfigurationError(
-            f"engine={engine!r}, kind={kind!r}: expected an engine of {', '.join(ENGINES)}; local does "
-            f"{' and '.join(LOCAL_KINDS)} compactions only"
-        )
-    if (without_queue or for_consumers) and engine != "local":
-        raise ConfigurationError(f"without_queue and for_consumers require engine='local', got {engine!r}")
+    is_of_local = without_queue or for_consumers or keep_old is not None or num_buckets or sort_by
+    _check_arguments(metastore, kind, engine, is_of_local=bool(is_of_local))
     limit = threshold or CompactionThreshold()
     sizes = read_sizes(metastore, table, counts_rows=limit.row_count is not None)
     missing = sorted(set(partitions) - {each.partition for each in sizes})
     if missing:
         raise ConfigurationError(f"table {table} does not have the partition {', '.join(missing)}")
     chosen = [
-        each for each in sizes if each.directory_count and each.partition in (partitions or [each.partition])
+        each
+        for each in sizes
+        if each.partition in (partitions or [each.partition])
+        and (each.directory_count or (kind == "rebalance" and each.base.file_count))
     ]
     rows = [each.deltas.row_count for each in chosen]
     delta_rows = None if limit.row_count is None else sum(count or 0 for count in rows)
     if kind != "rebalance" and not limit.reached_by(chosen):
         return CompactReport(table, kind, limit, delta_rows, ())
     if engine == "local":
-        up_to = _read_by_all(metastore, table, watermark_table, progress) if for_consumers else None
-        here = functools.partial(
-            compact_partition,
+        up_to = read_by_all(metastore, table, watermark_table, progress) if for_consumers else None
+        threads = at_once if len(chosen) == 1 or without_queue else 1
+        results = compact_partitions(
             metastore,
             table,
-            kind=kind,
-            threads=at_once,
-            up_to=up_to,
+            [each.partition for each in chosen],
+            CompactionType[kind.upper()],
+            CompactionSettings(threads, WriterOptions(), up_to, keep_old, num_buckets, tuple(sort_by)),
+            at_once=at_once,
             without_queue=without_queue,
             wait_seconds=LOCK_TIMEOUT_SECONDS_DEFAULT if wait_seconds is None else wait_seconds,
+            progress=lambda done: progress(str(done)),
         )
-        found = tuple(_compacted_here(here, each, progress) for each in chosen)
+        found = tuple(map(_compacted_here, chosen, results))
     else:
         waiter = _Waiter(metastore, table, CompactionType[kind.upper()], wait_seconds, progress)
         found = tuple(waiter.compact(chosen, at_once))
@@ -221,60 +223,23 @@ def compact_table(
     return CompactReport(table, kind, limit, delta_rows, found, after)
 
 
-def read_by_consumers(
-    metastore: MetastoreClient, table: str, watermark_table: str | None = None
-) -> dict[str, int | None]:
-    """Return the highest id up to which each consumer of a table has read all changes, by name.
-
-    It is None if the consumer has read everything, and 0 if it has not read anything yet.
-
-    Args:
-        metastore: the metastore.
-        table: the full name of the table.
-        watermark_table: the table of positions. If None, ``mutation_watermarks`` in the table's database.
-
-    Raises:
-        ConfigurationError: If a given watermark table does not exist, or is none.
-        Other errors: See :func:`compact_table`.
-    """
-    positions = consumer_positions(metastore, table, watermark_table)
-    if not positions:
-        return {}
-    with MutatorClientBuilder().metastore(metastore).build() as client, client.open_snapshot(table) as view:
-        now = view.valid_ids(table)
-    found: dict[str, int | None] = {}
-    for name, position in positions.items():
-        seen = now if position == NOW else parsed_position(position, table, now)
-        missing = first_missing(now.up_to(0) if seen is None else seen, now)
-        found[name] = None if missing is None else missing - 1
-    return found
+def _check_arguments(metastore: MetastoreClient, kind: str, engine: str, *, is_of_local: bool) -> None:
+    if kind not in KINDS:
+        raise ConfigurationError(f"kind={kind!r}: expected one of {', '.join(KINDS)}")
+    if kind == "rebalance" and not metastore.capabilities().has_exclusive_write_lock:
+        raise ConfigurationError("kind='rebalance' requires Hive 4; this server is older")
+    if engine not in ENGINES:
+        raise ConfigurationError(f"engine={engine!r}: expected one of {', '.join(ENGINES)}")
+    if is_of_local and engine != "local":
+        raise ConfigurationError(
+            "without_queue, for_consumers, keep_old, num_buckets and sort_by require engine='local', got "
+            f"{engine!r}"
+        )
 
 
-def _read_by_all(
-    metastore: MetastoreClient,
-    table: str,
-    watermark_table: str | None,
-    progress: Callable[[str], None],
-) -> int | None:
-    late = {
-        name: last
-        for name, last in read_by_consumers(metastore, table, watermark_table).items()
-        if last is not None
-    }
-    if not late:
-        return None
-    slowest = min(late, key=lambda name: (late[name], name))
-    progress(f"{table}: consumer {slowest} has read up to id {late[slowest]}, so no later one is compacted")
-    return late[slowest]
-
-
-def _compacted_here(
-    compact: Callable[[str], CompactedDirectory], sizes: DeltaSizes, progress: Callable[[str], None]
-) -> CompactedPartition:
-    found = compact(sizes.partition)
-    progress(str(found))
-    state = "succeeded" if found.directory is not None else "refused"
-    return CompactedPartition(sizes.partition, sizes, state, found.seconds)
+def _compacted_here(sizes: DeltaSizes, done: CompactedDirectory) -> CompactedPartition:
+    state = "succeeded" if done.directory is not None else "refused"
+    return CompactedPartition(sizes.partition, sizes, state, done.seconds)
 
 
 def read_sizes(

@@ -41,10 +41,22 @@ from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import OutputFile, Staged
 from mutation_api.table.acid_table import NO_BLOOM_FILTERS, AcidTable, WriterOptions
 
-__all__ = ["CompactedFile", "FilePlan", "check_compacted", "check_row_ids", "write_compacted"]
+__all__ = [
+    "BATCH_ROWS",
+    "FORMS",
+    "CompactedFile",
+    "FilePlan",
+    "check_compacted",
+    "check_equal",
+    "check_row_ids",
+    "write_batches",
+    "write_compacted",
+]
 
-_BATCH_ROWS = 1 << 16
-_FORMS = (TimestampForm.MICROSECONDS, TimestampForm.TEXT)
+BATCH_ROWS = 1 << 16
+"""The largest number of rows that are read at once."""
+FORMS = (TimestampForm.MICROSECONDS, TimestampForm.TEXT)
+"""The forms in which timestamps are read, in the order in which they are tried."""
 _ADVICE = "No row was changed, and the new files are removed. Let Hive compact the partition, and report this"
 
 
@@ -96,38 +108,54 @@ def write_compacted(
     """
     naming = bucket_file_name if table.version.has_row_ids else plain_file_name
     target = plan.directory / naming(plan.bucket_id)
-    for form in _FORMS:
+    for form in FORMS:
         staged_name = f"{form.value}_{plan.directory.name}_{target.name}"
         file = storage_at(target).stage(hidden / staged_name, target)
         try:
-            facts = _written(table, plan, valid, form, file, options)
+            batches = _batches(table, plan.splits, valid, form, is_of_events=plan.is_of_events)
+            is_of_deletes = plan.directory.name.startswith(DELETE_DELTA_PREFIX)
+            facts = write_batches(table, batches, form, file, options, is_of_deletes=is_of_deletes)
             file.close()
         except BaseException as error:
             file.discard()
-            if isinstance(error, RecordValueError) and form is not _FORMS[-1]:
+            if isinstance(error, RecordValueError) and form is not FORMS[-1]:
                 continue
             raise
         return CompactedFile(plan, form, file.staged, target, facts.row_count, facts.byte_count)
     raise AssertionError("the last form returns or raises")
 
 
-def _written(
+def write_batches(
     table: AcidTable,
-    plan: FilePlan,
-    valid: ValidIdList,
+    batches: Iterable[pa.RecordBatch],
     form: TimestampForm,
     file: OutputFile,
     options: WriterOptions,
+    *,
+    is_of_deletes: bool = False,
 ) -> EventFileFacts:
+    """Write rows with ROW__IDs, or events, to a file, which stays open.
+
+    Args:
+        table: the table.
+        batches: the rows or events, in the order of ROW__IDs.
+        form: the form of their timestamps.
+        file: the file.
+        options: stripe size and compression of the file.
+        is_of_deletes: True if all of them are deletes.
+
+    Raises:
+        RecordValueError: If a timestamp with digits below microseconds has a year beyond nanoseconds.
+        OSError: If the file cannot be written.
+    """
     options = replace(options, compression=options.compression or table.compression)
     units = snapshot_schema(
         table.version, table.columns, row_ids=False, options=ReadOptions(TimestampForm.MICROSECONDS)
     )
     row_type = pa.struct(list(units))
-    is_of_deletes = plan.directory.name.startswith(DELETE_DELTA_PREFIX)
     bloom = NO_BLOOM_FILTERS if is_of_deletes else table.bloom_filters
     writer = OrcEventWriter(file, row_type, version=table.version, own_id=0, options=options, bloom=bloom)
-    for batch in _batches(table, plan.splits, valid, form, is_of_events=plan.is_of_events):
+    for batch in batches:
         for part in [batch] if form is not TimestampForm.TEXT else _with_clocks(table, batch):
             columns = [
                 each
@@ -177,7 +205,7 @@ def _batches(
     *,
     is_of_events: bool,
 ) -> Iterator[pa.RecordBatch]:
-    options = ReadOptions(form, batch_rows=_BATCH_ROWS)
+    options = ReadOptions(form, batch_rows=BATCH_ROWS)
     for split in splits:
         if is_of_events:
             yield from read_split_events(table, split, valid, options)
@@ -209,7 +237,7 @@ def check_compacted(
             f"{', '.join(map(str, found)) or 'nothing'} instead. {_ADVICE}"
         )
     plan = written.plan
-    count = _check_equal(
+    count = check_equal(
         _batches(table, plan.splits, valid, written.form, is_of_events=plan.is_of_events),
         _batches(table, splits, valid, written.form, is_of_events=plan.is_of_events),
         where,
@@ -231,13 +259,13 @@ def check_row_ids(
 
     def row_ids(splits: Sequence[SnapshotSplit]) -> Iterator[pa.RecordBatch]:
         for split in splits:
-            yield from read_split(table, split, valid, (), True, ReadOptions(batch_rows=_BATCH_ROWS))
+            yield from read_split(table, split, valid, (), True, ReadOptions(batch_rows=BATCH_ROWS))
 
     where = f"table {table.full_name}, {before[0].location}, bucket {before[0].bucket_id}"
-    _check_equal(row_ids(before), row_ids(after), where)
+    check_equal(row_ids(before), row_ids(after), where)
 
 
-def _check_equal(old: Iterator[pa.RecordBatch], new: Iterator[pa.RecordBatch], where: str) -> int:
+def check_equal(old: Iterator[pa.RecordBatch], new: Iterator[pa.RecordBatch], where: str) -> int:
     """Return the number of rows on either side, which are equal. Raises CompactionError if they differ."""
     row_count = 0
     for before, after in _in_step(old, new):

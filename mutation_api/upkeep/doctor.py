@@ -35,6 +35,7 @@ from mutation_api.transaction.descriptors import (
 from mutation_api.transaction.hold import open_holds
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.preconditions import check_mutable
+from mutation_api.upkeep.compaction_view import NO_AUTO_COMPACTION, has_no_auto_compaction
 
 __all__ = [
     "DoctorReport",
@@ -102,8 +103,8 @@ def compaction_notes(
 def _compaction_notes(
     info: TableInfo, entries: Sequence[CompactionInfo], now: float, settings: Mapping[str, str]
 ) -> Iterator[str]:
-    if info.parameters.get("no_auto_compaction", "").lower() == "true":
-        yield "no_auto_compaction is true, so only requested compactions are done: hive-mutate compact"
+    if has_no_auto_compaction(info.parameters):
+        yield f"{NO_AUTO_COMPACTION} is true, so only requested compactions are done: hive-mutate compact"
     scheme = info.location.partition(":")[0]
     is_split = info.parameters.get("transactional_properties", "default").lower() == "default"
     if is_split and scheme == "hdfs" and settings.get(_BY_QUERY, "").lower() == "true":

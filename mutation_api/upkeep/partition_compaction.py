@@ -18,10 +18,9 @@ from __future__ import annotations
 import dataclasses
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 
-from metastore_client.client import MetastoreClient
 from metastore_client.model import CompactionType
 from mutation_api.errors import CompactionError
 from mutation_api.format.layout import (
@@ -36,16 +35,13 @@ from mutation_api.format.layout import (
     parse_directory_name,
 )
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
-from mutation_api.read.partition_files import list_partition_files
-from mutation_api.read.partition_plan import SnapshotSplit
-from mutation_api.read.table_view import TableView, open_table
+from mutation_api.read.partition_plan import SnapshotSplit, splits_of
+from mutation_api.read.table_view import TableView
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.tree import side_by_side
-from mutation_api.table.acid_table import AcidTable, WriterOptions
 from mutation_api.transaction.committer import V2_MARK
 from mutation_api.transaction.manifest import staging_directory
-from mutation_api.transaction.snapshot import Snapshot
 from mutation_api.transaction.staging import children_of
 from mutation_api.upkeep.compacted_files import (
     CompactedFile,
@@ -54,82 +50,24 @@ from mutation_api.upkeep.compacted_files import (
     check_row_ids,
     write_compacted,
 )
+from mutation_api.upkeep.compaction_terms import CompactionSettings
+from mutation_api.upkeep.compaction_view import files_read, splits_by_bucket
+from mutation_api.upkeep.rebalance import RebalancedRows, check_rebalanced, parse_sort_by, write_rebalanced
 
-__all__ = ["COMPACTED_KINDS", "CompactedDirectory", "PartitionCompaction", "compactable_view"]
+__all__ = ["COMPACTED_KINDS", "PartitionCompaction"]
 
 _log = logging.getLogger(__name__)
 
 _COMPACTED_MARK = b'{"thisFileVersion":"0","dataFormat":"compacted"}'
 """The content of the marker in a compacted base of Hive 3."""
 
-COMPACTED_KINDS = (CompactionType.MINOR, CompactionType.MAJOR)
+
+def _nothing() -> None:
+    """Ask nobody: nothing becomes visible by the work of this class."""
+
+
+COMPACTED_KINDS = (CompactionType.MINOR, CompactionType.MAJOR, CompactionType.REBALANCE)
 """The kinds of compactions that this library does."""
-
-
-@dataclass(frozen=True)
-class CompactedDirectory:
-    """The result of one compaction. ``directory`` is None if there was nothing to compact.
-
-    After a minor compaction, it is the delta; a delete delta of the same range may lie beside it.
-    ``row_count`` and ``byte_count`` are those of the new directories; a row of a delta is an event.
-    ``byte_count_before`` is the size of the files that it replaces. ``kept_for`` is the reason why obsolete
-    files stay for now, '' if none is known: a change feed with a hold, before Hive 4 any open transaction.
-    """
-
-    table: str
-    partition: str
-    kind: str
-    directory: str | None
-    row_count: int = 0
-    byte_count: int = 0
-    byte_count_before: int = 0
-    seconds: float = 0.0
-    kept_for: str = ""
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the result as a dict of JSON types only."""
-        return {**vars(self), "seconds": round(self.seconds, 3)}
-
-    def __str__(self) -> str:
-        """Return one line, or two if old files are kept."""
-        where = f"{self.table}/{self.partition}" if self.partition else self.table
-        kept = f"\n{where}: its old files are kept: {self.kept_for}" if self.kept_for else ""
-        if self.directory is None:
-            return f"{where}: nothing to compact{kept}"
-        return (
-            f"{where}: wrote {self.directory}: {self.row_count:,} rows, {self.byte_count:,} bytes instead of "
-            f"{self.byte_count_before:,} ({self.seconds:.1f} s){kept}"
-        )
-
-
-def compactable_view(
-    metastore: MetastoreClient,
-    snapshot: Snapshot,
-    database: str,
-    table: str,
-    partition: str,
-    up_to: int | None = None,
-) -> TableView:
-    """Return the view of a table that a compaction may rewrite: up to the first id that is open.
-
-    Transactions with later ids may still write rows that a new base would hide. ``up_to`` may be a lower id.
-
-    Raises:
-        CompactionError: If the table is sorted, or the partition does not exist.
-    """
-    view = open_table(snapshot, f"{database}.{table}")
-    if partition not in view.locations:
-        raise CompactionError(f"table {view.table.full_name}: it no longer has a partition {partition!r}")
-    if metastore.get_table(database, table).sort_columns:
-        raise CompactionError(
-            f"table {view.table.full_name} is sorted; Hive does not compact sorted tables either"
-        )
-    last = view.valid_ids.min_open - 1
-    if up_to is not None:
-        # Ids in a base cannot be taken out of it again.
-        bases = [file.last for file in _files(view, partition) if not file.is_of_delta]
-        last = min(last, max([up_to, *bases]))
-    return dataclasses.replace(view, valid_ids=view.valid_ids.up_to(last))
 
 
 @dataclass(frozen=True)
@@ -143,8 +81,9 @@ class PartitionCompaction:
         txn_id: the transaction under which files are staged, on Hive 4 also in the names of new directories.
         splits: what the view reads of the partition.
         files: the same as files.
-        threads: number of files that are written at once.
-        options: stripe size and compression of the new files.
+        settings: how to compact.
+        confirm: asks the server whether the transaction is alive, and raises if it is not. The server may
+            have forgotten a transaction that it aborted, and then readers take its directories for committed.
     """
 
     kind: CompactionType
@@ -153,8 +92,8 @@ class PartitionCompaction:
     txn_id: int
     splits: tuple[SnapshotSplit, ...]
     files: tuple[EventFile, ...]
-    threads: int
-    options: WriterOptions
+    settings: CompactionSettings
+    confirm: Callable[[], None] = field(default=_nothing, compare=False)
 
     @classmethod
     def planned(
@@ -163,8 +102,8 @@ class PartitionCompaction:
         view: TableView,
         partition: str,
         txn_id: int,
-        threads: int,
-        options: WriterOptions,
+        settings: CompactionSettings,
+        confirm: Callable[[], None] = _nothing,
     ) -> PartitionCompaction:
         """List the partition.
 
@@ -172,22 +111,49 @@ class PartitionCompaction:
             CompactionError: If a base would cover ids that are still open.
             DirectoryStateError: If a snapshot could not read the partition.
         """
-        splits, files = tuple(view.plan([partition])), tuple(_files(view, partition))
+        files = tuple(files_read(view, partition))
+        splits = tuple(splits_of(view.table, partition, view.locations[partition], files))
+        settings.check_kind(kind)
         high_watermark = view.valid_ids.high_watermark
         beyond = [each.location for each in files if each.last > high_watermark]
-        if beyond and kind is CompactionType.MAJOR:
+        if beyond and kind is not CompactionType.MINOR:
             raise CompactionError(
                 f"table {view.table.full_name}: {beyond[0]} also has ids above {high_watermark}, up to which "
                 "the partition is compacted: a streaming client still writes there, or a consumer of changes "
                 "has read only a part of it. Compact when it has ended, or has read on"
             )
-        return cls(kind, view, partition, txn_id, splits, files, threads, options)
+        work = cls(kind, view, partition, txn_id, splits, files, settings, confirm)
+        if kind is CompactionType.REBALANCE:
+            work._check_can_rebalance()
+        return work
+
+    def _check_can_rebalance(self) -> None:
+        table, last = self.view.table, self.view.valid_ids.high_watermark
+        if table.is_bucketed or not table.version.has_row_ids:
+            why = (
+                "has buckets, and each row stays in the one of its key"
+                if table.is_bucketed
+                else "is insert-only"
+            )
+            raise CompactionError(
+                f"table {table.full_name} {why}: only tables without buckets are rebalanced"
+            )
+        later = [each.name for each in self._directories_now() if each.last > last]
+        if later:
+            raise CompactionError(
+                f"table {table.full_name}, {self._location / later[0]}: it was written after id {last}, up "
+                "to which the partition would get new ROW__IDs, and may refer to old ones. Rebalance when "
+                "earlier transactions have ended"
+            )
+        parse_sort_by(table, self.settings.sort_by)
 
     @property
     def is_needed(self) -> bool:
-        """True if several directories would become one, or plain rows would get ROW__IDs."""
+        """True if several directories would become one, or plain rows would get ROW__IDs, or to rebalance."""
+        if self.kind is CompactionType.REBALANCE:
+            return bool(self.files)
         if self.kind is CompactionType.MINOR:
-            return len({(file.first, file.last) for file in self._joined}) > 1
+            return len({(file.first, file.last) for file in self.joined}) > 1
         has_plain_files = any(file.kind is EventFileKind.ORIGINAL for file in self.files)
         has_plain_files &= self.view.table.version.has_row_ids
         return has_plain_files or len({file.location.parent for file in self.files}) > 1
@@ -200,7 +166,7 @@ class PartitionCompaction:
     @property
     def byte_count(self) -> int:
         """The size of the files that it replaces."""
-        return sum(file.byte_count for file in self._joined)
+        return sum(file.byte_count for file in self.joined)
 
     @property
     def directories(self) -> list[Location]:
@@ -246,10 +212,12 @@ class PartitionCompaction:
             if each.compaction_txn not in (0, self.txn_id)
             and not self.view.valid_txns.is_valid(each.compaction_txn)
         ]
+        if self.kind is CompactionType.REBALANCE:  # even the same rows have other ROW__IDs there
+            return others
         if self.kind is CompactionType.MAJOR:
             deltas = [each for each in others if isinstance(each, DeltaDirectory)]
             return [each for each in deltas if each.first <= self.last < each.last]
-        first, last = min(file.first for file in self._joined), max(file.last for file in self._joined)
+        first, last = min(file.first for file in self.joined), max(file.last for file in self.joined)
 
         def shares_ids(other: BaseDirectory | DeltaDirectory) -> bool:
             if isinstance(other, BaseDirectory):
@@ -267,18 +235,34 @@ class PartitionCompaction:
 
     def is_unchanged(self) -> bool:
         """Return True if the view would still read the files that were planned."""
-        return tuple(_files(self.view, self.partition)) == self.files
+        return tuple(files_read(self.view, self.partition)) == self.files
 
     def is_published(self, sizes: Mapping[Location, int]) -> bool:
         """Return True if the view reads files of these sizes in the partition, and no others."""
-        found = {file.location: file.byte_count for file in _files(self.view, self.partition)}
+        found = {file.location: file.byte_count for file in files_read(self.view, self.partition)}
         return found == sizes
 
     def _made(self) -> list[CompactedFile]:
+        if self.kind is CompactionType.REBALANCE:
+            return self._rebalanced()
         files = self._written()
         self.view.check()
         self._name(files)
         self._check(files)
+        self.view.check()
+        return files
+
+    def _rebalanced(self) -> list[CompactedFile]:
+        table, settings = self.view.table, self.settings
+        count = settings.num_buckets or len({each.bucket_id for each in self.splits}) or 1
+        keys = parse_sort_by(table, settings.sort_by)
+        storage_at(self._hidden).create_directory(self._hidden)
+        with RebalancedRows(table, self.splits, self.view.valid_ids, count, keys) as rows:
+            files = write_rebalanced(rows, self.directories[0], self._hidden, settings.options)
+            self.view.check()
+            self._name(files)
+            now = self._files_now(files)
+            check_rebalanced(rows, files, splits_of(table, self.partition, self._location, now))
         self.view.check()
         return files
 
@@ -311,9 +295,9 @@ class PartitionCompaction:
         return max(file.last for file in self.files)
 
     @property
-    def _joined(self) -> list[EventFile]:
+    def joined(self) -> list[EventFile]:
         """The files that the new ones replace."""
-        if self.kind is CompactionType.MAJOR:
+        if self.kind is not CompactionType.MINOR:
             return list(self.files)
         high_watermark = self.view.valid_ids.high_watermark
         return [file for file in self.files if file.is_of_delta and file.last <= high_watermark]
@@ -324,20 +308,20 @@ class PartitionCompaction:
         txn_id = self.txn_id if self.view.table.version.is_hive_4 else 0
         directory = self._root / base_directory_name(self.last, txn_id)
         # A store without directories could not show an empty one.
-        buckets = _by_bucket(self.view.table, self.splits) or {0: []}
+        buckets = splits_by_bucket(self.view.table, self.splits) or {0: []}
         return [FilePlan(directory, bucket, tuple(splits)) for bucket, splits in sorted(buckets.items())]
 
     def _minor_plans(self) -> list[FilePlan]:
-        joined, table = self._joined, self.view.table
+        joined, table = self.joined, self.view.table
         first, last = min(file.first for file in joined), max(file.last for file in joined)
         found: list[FilePlan] = []
         for name, is_delete in ((delta_directory_name, False), (delete_delta_directory_name, True)):
             directory = self._root / name(first, last, None, self.txn_id)
             files = [file for file in joined if (file.kind is EventFileKind.DELETE_DELTA) is is_delete]
             if table.version.has_row_ids:
-                buckets = _by_bucket(table, self._of_each_bucket(files))
+                buckets = splits_by_bucket(table, self._of_each_bucket(files))
             else:
-                buckets = _by_bucket(table, [s for s in self.splits if s.files[0] in files])
+                buckets = splits_by_bucket(table, [s for s in self.splits if s.files[0] in files])
             found += [
                 FilePlan(directory, bucket, tuple(splits), table.version.has_row_ids)
                 for bucket, splits in sorted(buckets.items())
@@ -358,31 +342,66 @@ class PartitionCompaction:
 
         def write(plan: FilePlan) -> CompactedFile:
             self.view.check()
-            return write_compacted(self.view.table, plan, self.view.valid_ids, self._hidden, self.options)
+            return write_compacted(
+                self.view.table, plan, self.view.valid_ids, self._hidden, self.settings.options
+            )
 
-        return side_by_side(write, self._plans(), self.threads)
+        return side_by_side(write, self._plans(), self.settings.threads)
 
     def _name(self, files: list[CompactedFile]) -> None:
+        """Let the new directories appear, each with all its files in one step if the storage can rename.
+
+        A worker that was suspended may have lost its transaction. So it asks the server just before, and
+        again just after. If the answer is no, the caller removes the directories.
+        """
         storage, version = storage_at(self._location), self.view.table.version
         marks = {ACID_VERSION_FILE: V2_MARK} if version.encodes_buckets else {}
         if version.marks_bases and not version.is_hive_4:
             marks[BASE_MARKER] = _COMPACTED_MARK
+        built = self._staging / "compaction" / "2" if storage.has_directories else self._root
         for directory in self.directories:
-            storage.create_directory(directory)
+            storage.create_directory(built / directory.name)
             for name, content in marks.items():
-                mark = storage.create(directory / name)
+                mark = storage.create(built / directory.name / name)
                 mark.write(content)
                 mark.close()
-        side_by_side(lambda file: storage.publish(file.staged, file.target), files, storage.threads)
-        for directory in self.directories:
-            storage.sync_directory(directory)
+        if not storage.has_directories:
+            self.confirm()
+
+        def publish(file: CompactedFile) -> None:
+            storage.publish(file.staged, built / file.plan.directory.name / file.target.name)
+
+        side_by_side(publish, files, storage.threads)
+        if storage.has_directories:
+            for directory in self.directories:
+                storage.sync_directory(built / directory.name)
+            storage.create_directory(self._root)
+            self.confirm()
+            for directory in self.directories:
+                storage.publish_directory(built / directory.name, directory)
+        self.confirm()
 
     def _check(self, files: list[CompactedFile]) -> None:
         """Compare what a snapshot reads that sees the compaction with what was read before."""
         table, valid = self.view.table, self.view.valid_ids
+        now = self._files_now(files)
+
+        def check(file: CompactedFile) -> None:
+            self.view.check()
+            found = tuple(each for each in now if each.location == file.target)
+            split = SnapshotSplit(self.partition, self._location, file.plan.bucket_id, found)
+            check_compacted(table, file, [split] if found else [], valid)
+
+        side_by_side(check, files, self.settings.threads)
+        if self.kind is CompactionType.MINOR and table.version.has_row_ids:
+            self._check_row_ids()
+
+    def _files_now(self, files: list[CompactedFile]) -> list[EventFile]:
+        """Return the files that a snapshot reads that sees the compaction. Refuse others than expected."""
+        table = self.view.table
         view = dataclasses.replace(self.view, locations={**self.view.locations, self.partition: self._root})
-        now = _files(view, self.partition)
-        joined = set(self._joined)
+        now = files_read(view, self.partition)
+        joined = set(self.joined)
         expected = {file.location for file in self.files if file not in joined}
         expected |= {file.target for file in files}
         unexpected = sorted(expected ^ {file.location for file in now})
@@ -394,22 +413,13 @@ class PartitionCompaction:
                 f"other files than expected: {', '.join(map(str, unexpected))}. No row was changed, and the "
                 "new files are removed. If a streaming client writes to the table, wait until it has ended"
             )
-
-        def check(file: CompactedFile) -> None:
-            self.view.check()
-            found = tuple(each for each in now if each.location == file.target)
-            split = SnapshotSplit(self.partition, self._location, file.plan.bucket_id, found)
-            check_compacted(table, file, [split] if found else [], valid)
-
-        side_by_side(check, files, self.threads)
-        if self.kind is CompactionType.MINOR and table.version.has_row_ids:
-            self._check_row_ids()
+        return now
 
     def _check_row_ids(self) -> None:
         """Compare the ROW__IDs of all rows: the deletes in the new files may hit rows of the base."""
         table = self.view.table
-        before = _by_bucket(table, self.splits)
-        after = _by_bucket(table, self.view.plan([self.partition]))
+        before = splits_by_bucket(table, self.splits)
+        after = splits_by_bucket(table, self.view.plan([self.partition]))
         if before.keys() != after.keys():
             raise CompactionError(
                 f"table {table.full_name}, {self._location}: there were files with rows of the buckets "
@@ -420,26 +430,7 @@ class PartitionCompaction:
             self.view.check()
             check_row_ids(table, before[bucket], after[bucket], self.view.valid_ids)
 
-        side_by_side(check, sorted(before), self.threads)
-
-
-def _files(view: TableView, partition: str) -> list[EventFile]:
-    location = view.locations[partition]
-    return list_partition_files(storage_at(location), view.table, location, view.valid_ids, view.valid_txns)
-
-
-def _by_bucket(table: AcidTable, splits: Iterable[SnapshotSplit]) -> dict[int, list[SnapshotSplit]]:
-    buckets: dict[int, list[SnapshotSplit]] = defaultdict(list)
-    for split in splits:
-        bucket = split.bucket_id
-        if bucket < 0:
-            if table.version.has_row_ids or table.is_bucketed:
-                raise CompactionError(
-                    f"{split.files[0].location} has no bucket in its name. Let Hive compact the partition"
-                )
-            bucket = 0  # without buckets, a file of an insert-only table may hold any row
-        buckets[bucket].append(split)
-    return buckets
+        side_by_side(check, sorted(before), self.settings.threads)
 
 
 def _remove(location: Location) -> None:

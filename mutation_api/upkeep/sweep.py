@@ -13,11 +13,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from metastore_client.client import MetastoreClient
-from mutation_api.errors import TableNotFoundError, TableNotMutableError
+from metastore_client.model import OpenTxns
+from mutation_api.errors import CorruptFileError, TableNotFoundError, TableNotMutableError
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
+from mutation_api.storage.tree import side_by_side
 from mutation_api.table.acid_table import TableRole
-from mutation_api.transaction.catalog import Catalog, TableSpec, database_and_table
+from mutation_api.transaction.catalog import Catalog, OpenTable, TableSpec, database_and_table
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.staging import Abandoned, find_abandoned, remove_abandoned
+from mutation_api.upkeep.kept_files import find_removable, is_of_kept_files, remove_kept
 from mutation_api.upkeep.transaction_files import files_below
 
 __all__ = ["SweptSize", "SweptTable", "abort_transactions", "sweep"]
@@ -38,7 +43,8 @@ class SweptSize:
 class SweptTable:
     """The findings in a table, or the reason why it was skipped.
 
-    ``found`` lists the output that ended transactions had left there, ``removed`` the removed part of it.
+    ``found`` lists the output that ended transactions had left there, and files from before compactions whose
+    time is over. ``removed`` is the removed part of it.
     ``sizes`` are the files and bytes of ``found``, in its order. Unfinished uploads, whose size a store does
     not report, count like the marks that stand for them.
     """
@@ -106,13 +112,35 @@ def sweep(metastore: MetastoreClient, name: str, *, dry_run: bool = False) -> It
 
 def _sweep(metastore: MetastoreClient, spec: TableSpec, dry_run: bool) -> SweptTable:
     catalog = Catalog(metastore)
-    table = catalog.with_partitions(catalog.read_with_partition_names(spec)).table
+    opened = catalog.with_partitions(catalog.read_with_partition_names(spec))
+    table = opened.table
     # Ask before listing directories: one that appears later belongs to a later transaction.
     open_txns = metastore.get_open_txns()
-    found = find_abandoned(table, open_txns)
+    found = [*find_abandoned(table, open_txns), *_removable(opened, open_txns)]
     sizes = tuple(_size(each) for each in found)
-    removed = () if dry_run or not found else tuple(remove_abandoned(table, open_txns))
+    removed: tuple[Abandoned, ...] = ()
+    if found and not dry_run:
+        expired = [each for each in found if is_of_kept_files(each.location.name)]
+        kept = [each for each in expired if remove_kept(each.location)]
+        removed = (*remove_abandoned(table, open_txns), *kept)
     return SweptTable(table.full_name, tuple(found), removed, sizes=sizes)
+
+
+def _removable(opened: OpenTable, open_txns: OpenTxns) -> list[Abandoned]:
+    """Return files from before compactions that are no longer kept."""
+
+    def look(location: Location) -> list[Abandoned]:
+        try:
+            return find_removable(location, open_txns)
+        except (OSError, CorruptFileError) as error:
+            _log.warning("could not look for kept files in %s: %s", location, error)
+            return []
+
+    table = opened.table
+    names = opened.partition_names if table.partition_keys else [""]
+    locations = [table.partition_location(name) for name in names]
+    threads = storage_at(table.location).threads
+    return [each for found in side_by_side(look, locations, threads) for each in found]
 
 
 def _size(each: Abandoned) -> SweptSize:

@@ -27,7 +27,6 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from metastore_client.client import MetastoreClient
-from metastore_client.compaction_queue import compactions_of
 from metastore_client.model import CompactionType, TxnInfo, TxnState
 from mutation_api.errors import CompactionError, ConfigurationError, LockNotAcquiredError
 from mutation_api.format.directory_state import is_compacted
@@ -35,9 +34,7 @@ from mutation_api.format.layout import BaseDirectory, is_hidden, parse_directory
 from mutation_api.read.partition_files import base_formats
 from mutation_api.read.table_view import TableView
 from mutation_api.storage.connect import storage_at
-from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
-from mutation_api.table.acid_table import WriterOptions
 from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MutatorClientBuilder
 from mutation_api.transaction.catalog import split_full_name
 from mutation_api.transaction.clock import Clock, SystemClock
@@ -45,11 +42,21 @@ from mutation_api.transaction.exclusive_lock import open_transaction, under_excl
 from mutation_api.transaction.heartbeat import Heartbeat
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.upkeep.compacted_files import CompactedFile
-from mutation_api.upkeep.partition_compaction import (
-    CompactedDirectory,
-    PartitionCompaction,
+from mutation_api.upkeep.compaction_terms import CompactedDirectory, CompactionSettings
+from mutation_api.upkeep.compaction_view import (
+    check_unqueued,
     compactable_view,
+    partition_location,
+    queued_state,
 )
+from mutation_api.upkeep.kept_files import (
+    KeptFiles,
+    check_can_keep,
+    keep_files,
+    remove_expired,
+    removed_after_errors,
+)
+from mutation_api.upkeep.partition_compaction import PartitionCompaction
 
 __all__ = ["compact_unqueued"]
 
@@ -61,18 +68,13 @@ _LOCK_SECONDS = 60.0
 _SHOWN = 3
 """The number of transactions that a message names."""
 
-_INITIATOR = "hive.compactor.initiator.on"
-_NO_AUTO_COMPACTION = "no_auto_compaction"
-
 
 def compact_unqueued(
     metastore: MetastoreClient,
     table: str,
     partition: str = "",
     *,
-    threads: int,
-    options: WriterOptions,
-    up_to: int | None = None,
+    settings: CompactionSettings,
     wait_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
     user: str | None = None,
     clock: Clock | None = None,
@@ -83,9 +85,7 @@ def compact_unqueued(
         metastore: a server older than Hive 4.
         table: ``database.table``.
         partition: the escaped name of the partition; '' for an unpartitioned table.
-        threads: see :func:`mutation_api.upkeep.compactor.compact_next`.
-        options: stripe size and compression of the new files.
-        up_to: the highest id to compact. If None, all ids that have ended.
+        settings: how to compact.
         wait_seconds: the longest wait for the end of other transactions. The exclusive lock is waited for at
             most for a minute of it, since new readers wait behind the request.
         user: owner of the locks. If None, this process's user.
@@ -109,7 +109,7 @@ def compact_unqueued(
     with metastore_errors_as_ours(f"{work.where} could not be compacted"):
         work.check_alone()
         with open_transaction(metastore, user, work.clock) as keeper:
-            return work.done(keeper, threads, options, up_to)
+            return work.done(keeper, settings)
 
 
 @dataclass(frozen=True)
@@ -128,55 +128,38 @@ class _Unqueued:
         return f"{full_name}, partition {self.partition}" if self.partition else full_name
 
     def check_alone(self) -> None:
-        """Refuse if Hive's own compactor works on the partition, or may begin at any time.
-
-        Two results with one name would be nested. Hive's worker takes no lock.
-        """
-        info = self.metastore.get_table(self.database, self.name)
-        is_automatic = self.metastore.get_config_value(_INITIATOR, "true").strip().lower() != "false"
-        names = (_NO_AUTO_COMPACTION, _NO_AUTO_COMPACTION.upper())
-        is_left_out = any(info.parameters.get(each, "").lower() == "true" for each in names)
-        if is_automatic and not is_left_out:
-            raise ConfigurationError(
-                f"{self.where}: the server's initiator may have Hive compact it at the same time. Let Hive "
-                f"compact it, or set {_INITIATOR}=false or the table property '{_NO_AUTO_COMPACTION}'='true'"
-            )
-        if (found := self._queued()) is not None:
-            raise CompactionError(
-                f"{self.where}: a compaction by Hive is {found}. Wait for it: hive-mutate show compactions"
-            )
+        """Refuse if Hive's own compactor works on the partition, or may begin at any time."""
+        check_unqueued(self.metastore, self.database, self.name, self.partition, self.where)
 
     def _queued(self) -> str | None:
-        """Return the state of a compaction by Hive that has not ended."""
-        # Hive's cleaner removes all that is obsolete when it runs, not only what its compaction replaced.
-        for each in compactions_of(self.metastore, self.database, self.name):
-            if (each.partition or "") == self.partition and each.may_change_files:
-                return each.state
-        return None
+        return queued_state(self.metastore, self.database, self.name, self.partition)
 
-    def done(
-        self, keeper: Heartbeat, threads: int, options: WriterOptions, up_to: int | None
-    ) -> CompactedDirectory:
+    def done(self, keeper: Heartbeat, settings: CompactionSettings) -> CompactedDirectory:
         """Do all steps. ``keeper`` is the transaction under which files are staged."""
         started = time.monotonic()
         full_name = f"{self.database}.{self.name}"
         builder = MutatorClientBuilder().metastore(self.metastore)
         with builder.build() as client, client.open_snapshot(full_name) as snapshot:
-            view = compactable_view(self.metastore, snapshot, self.database, self.name, self.partition, up_to)
+            view = compactable_view(
+                self.metastore, snapshot, self.database, self.name, self.partition, settings.up_to
+            )
             if not storage_at(view.locations[self.partition]).has_directories:
                 raise ConfigurationError(
                     f"{self.where} is in {view.table.location.scheme}, where no directory can be renamed in "
                     "one step, so readers could see half a base. Let Hive compact it"
                 )
+            if settings.keep_old is not None:
+                check_can_keep(view.locations[self.partition])
             kind = CompactionType.MAJOR
-            work = PartitionCompaction.planned(kind, view, self.partition, keeper.txn_id, threads, options)
+            work = PartitionCompaction.planned(kind, view, self.partition, keeper.txn_id, settings)
             result = CompactedDirectory(full_name, self.partition, kind.name.lower(), None)
             is_needed = work.is_needed and any(file.is_of_delta for file in work.files)
-            files = work.prepare() if is_needed else []
+            files, kept = self._prepared(work) if is_needed else ([], None)
         if is_needed:
             work = replace(work, view=replace(view, check=lambda: _check(keeper)))
             try:
-                self._publish(keeper, work, files)
+                with removed_after_errors(kept):
+                    self._publish(keeper, work, files)
             finally:
                 work.discard()
             result = replace(
@@ -185,9 +168,20 @@ class _Unqueued:
                 row_count=sum(file.row_count for file in files),
                 byte_count=sum(file.byte_count for file in files),
                 byte_count_before=work.byte_count,
+                kept_until="" if kept is None else kept.until,
             )
+        remove_expired(work.view.locations[self.partition])
         kept_for = self._clean(keeper, work.view)
         return replace(result, kept_for=kept_for, seconds=time.monotonic() - started)
+
+    def _prepared(self, work: PartitionCompaction) -> tuple[list[CompactedFile], KeptFiles | None]:
+        """Write the hidden base, and copy the old files if they are to be kept."""
+        files, keep_old = work.prepare(), work.settings.keep_old
+        try:
+            return files, None if keep_old is None else keep_files(work, keep_old)
+        except BaseException:
+            work.discard()
+            raise
 
     def _publish(self, keeper: Heartbeat, work: PartitionCompaction, files: Sequence[CompactedFile]) -> None:
         (hidden,) = work.directories
@@ -235,10 +229,8 @@ class _Unqueued:
         columns = [(each.name, each.type) for each in info.columns]
         if columns != [(each.name, each.type) for each in view.table.columns]:
             return False
-        if not self.partition:
-            return Location.parse(info.location) == view.locations[""]
-        found = self.metastore.get_partitions_by_names(self.database, self.name, [self.partition])
-        return [Location.parse(each.location) for each in found] == [view.locations[self.partition]]
+        found = partition_location(self.metastore, self.database, self.name, self.partition)
+        return found == view.locations[self.partition]
 
     def _open_txns(self, keeper: Heartbeat) -> dict[int, TxnInfo]:
         """Return the open transactions of others."""
@@ -284,7 +276,10 @@ class _Unqueued:
 
 
 def _obsolete(view: TableView, partition: str) -> list[FileEntry]:
-    """Return what no reader needs that sees the newest compacted base of a partition."""
+    """Return what no reader needs that sees the newest compacted base of a partition.
+
+    Directories of aborted transactions are among it, since no reader sees them.
+    """
     location, version = view.locations[partition], view.table.version
     storage = storage_at(location)
     try:
@@ -300,16 +295,17 @@ def _obsolete(view: TableView, partition: str) -> list[FileEntry]:
         if isinstance(each, BaseDirectory) and is_compacted(each, version, formats, str(location))
     ]
     last = max((each for each in bases if view.valid_ids.is_valid_base(each)), default=None)
-    if last is None:
-        return []
 
-    def is_covered(entry: FileEntry) -> bool:
+    def is_obsolete(entry: FileEntry) -> bool:
         directory = parsed.get(entry.name)
         if directory is None:  # files from before the table was transactional
-            return True
-        return directory.last < last if isinstance(directory, BaseDirectory) else directory.last <= last
+            return last is not None
+        if isinstance(directory, BaseDirectory):
+            return last is not None and directory.last < last
+        is_covered = last is not None and directory.last <= last
+        return is_covered or view.valid_ids.aborted.issuperset(range(directory.first, directory.last + 1))
 
-    return [each for each in entries if is_covered(each)]
+    return [each for each in entries if is_obsolete(each)]
 
 
 def _check(keeper: Heartbeat) -> None:

@@ -7,17 +7,21 @@ their own writes, or afterwards (:mod:`mutation_api.hive.consumer`).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pyarrow.compute as pc
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import AlreadyExistsError, NoSuchObjectError
 from metastore_client.model import ColumnInfo
 from mutation_api.errors import ConfigurationError
+from mutation_api.format.directory_state import first_missing
 from mutation_api.read.table_scan import TableScan
 from mutation_api.read.table_view import open_table
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.catalog import split_full_name
+from mutation_api.transaction.feed_position import NOW, parsed_position
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.upkeep.create_acid_table import create_acid_table
 
@@ -29,6 +33,8 @@ __all__ = [
     "check_watermark_columns",
     "consumer_positions",
     "ensure_watermark_table",
+    "read_by_all",
+    "read_by_consumers",
     "watermark_table_beside",
     "watermark_table_exists",
 ]
@@ -126,3 +132,54 @@ def consumer_positions(metastore: MetastoreClient, table: str, watermark_table: 
         where = (pc.field("source_table") == table) & pc.starts_with(pc.field("source_id"), CONSUMER_PREFIX)
         rows = TableScan(opened, columns=columns, where=where).to_arrow().to_pylist()
     return {row["source_id"].removeprefix(CONSUMER_PREFIX): row["position_text"] for row in rows}
+
+
+def read_by_consumers(
+    metastore: MetastoreClient, table: str, watermark_table: str | None = None
+) -> dict[str, int | None]:
+    """Return the highest id up to which each consumer of a table has read all changes, by name.
+
+    It is None if the consumer has read everything, and 0 if it has not read anything yet.
+
+    Args:
+        metastore: the metastore.
+        table: the full name of the table.
+        watermark_table: the table of positions. If None, ``mutation_watermarks`` in the table's database.
+
+    Raises:
+        ConfigurationError: If a given watermark table does not exist, or is none.
+        Other errors: See :func:`mutation_api.upkeep.compact.compact_table`.
+    """
+    positions = consumer_positions(metastore, table, watermark_table)
+    if not positions:
+        return {}
+    with MutatorClientBuilder().metastore(metastore).build() as client, client.open_snapshot(table) as view:
+        now = view.valid_ids(table)
+    found: dict[str, int | None] = {}
+    for name, position in positions.items():
+        seen = now if position == NOW else parsed_position(position, table, now)
+        missing = first_missing(now.up_to(0) if seen is None else seen, now)
+        found[name] = None if missing is None else missing - 1
+    return found
+
+
+def read_by_all(
+    metastore: MetastoreClient,
+    table: str,
+    watermark_table: str | None,
+    progress: Callable[[str], None],
+) -> int | None:
+    """Return the highest id that all consumers of a table have read. None if they have read everything.
+
+    The arguments are those of :func:`read_by_consumers`, and ``progress`` is called with the slowest one.
+    """
+    late = {
+        name: last
+        for name, last in read_by_consumers(metastore, table, watermark_table).items()
+        if last is not None
+    }
+    if not late:
+        return None
+    slowest = min(late, key=lambda name: (late[name], name))
+    progress(f"{table}: consumer {slowest} has read up to id {late[slowest]}, so no later one is compacted")
+    return late[slowest]

@@ -54,7 +54,7 @@ def test_a_worker_takes_what_was_requested_for_its_pool(
         assert taken.enqueue_time is not None
         assert abs(taken.enqueue_time / 1000 - time.time()) < 600
         assert not metastore.compact(database, "t", job.partition, CompactionType.MAJOR, pool=database)
-        txn_id = metastore.open_txn("u", "host", "agent", is_compaction=True)
+        txn_id = metastore.open_txn("u", "host", "agent", compaction=CompactionType.MAJOR)
         job = metastore.compaction_began(job, txn_id, 0, "etl")
         metastore.compaction_ended(job, ends[job.partition], "because")
         metastore.commit_txn(txn_id)

@@ -160,15 +160,18 @@ class ClientCapability(object):
 class TxnType(object):
     DEFAULT = 0
     COMPACTION = 3
+    REBALANCE_COMPACTION = 6
 
     _VALUES_TO_NAMES = {
         0: "DEFAULT",
         3: "COMPACTION",
+        6: "REBALANCE_COMPACTION",
     }
 
     _NAMES_TO_VALUES = {
         "DEFAULT": 0,
         "COMPACTION": 3,
+        "REBALANCE_COMPACTION": 6,
     }
 
 
@@ -8646,7 +8649,15 @@ class CompactionResponse(object):
 
 
 class ShowCompactRequest(object):
+    """
+    Attributes:
+     - id
 
+    """
+
+
+    def __init__(self, id=None,):
+        self.id = id
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -8657,6 +8668,11 @@ class ShowCompactRequest(object):
             (fname, ftype, fid) = iprot.readFieldBegin()
             if ftype == TType.STOP:
                 break
+            if fid == 1:
+                if ftype == TType.I64:
+                    self.id = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -8667,6 +8683,10 @@ class ShowCompactRequest(object):
             oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
             return
         oprot.writeStructBegin('ShowCompactRequest')
+        if self.id is not None:
+            oprot.writeFieldBegin('id', TType.I64, 1)
+            oprot.writeI64(self.id)
+            oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
 
@@ -10066,6 +10086,8 @@ CompactionResponse.thrift_spec = (
 )
 all_structs.append(ShowCompactRequest)
 ShowCompactRequest.thrift_spec = (
+    None,  # 0
+    (1, TType.I64, 'id', None, None, ),  # 1
 )
 all_structs.append(ShowCompactResponseElement)
 ShowCompactResponseElement.thrift_spec = (

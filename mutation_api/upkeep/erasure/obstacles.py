@@ -27,7 +27,7 @@ _FILES_SHOWN = 3
 _WAIT_FOR_IT = "Run the same command again to wait for it; hive-mutate show compactions shows it"
 _NO_WORKER = (
     "No worker has taken it: start compactor threads (hive.compactor.worker.threads > 0), or let this "
-    "program compact, which requires Hive 4"
+    "program compact (compact='local', --engine local), before Hive 4 after the queue is empty"
 )
 
 
@@ -72,7 +72,11 @@ def is_below_open_writers(metastore: MetastoreClient, search: TableSearch, newes
 
 
 def obstacles(
-    metastore: MetastoreClient, searches: Sequence[TableSearch], failures: Mapping[tuple[str, str], str]
+    metastore: MetastoreClient,
+    searches: Sequence[TableSearch],
+    failures: Mapping[tuple[str, str], str],
+    *,
+    is_past_queue: bool = False,
 ) -> list[Obstacle]:
     """Return what is in the way of removing the files in ``left`` of some tables.
 
@@ -80,6 +84,8 @@ def obstacles(
         metastore: the server.
         searches: the last search of each table.
         failures: why compactions failed, by table and partition.
+        is_past_queue: True if partitions are compacted past the server's queue, which waits for all
+            transactions.
 
     Raises:
         MetastoreError: If the server could not be asked.
@@ -91,7 +97,7 @@ def obstacles(
             continue
         found += _of_compactions(metastore, search)
         found += _of_failures(search, failures)
-        found += _of_readers(metastore, search, opened)
+        found += _of_readers(metastore, search, opened, is_past_queue=is_past_queue)
         found += _of_staging(search, opened)
         found += _of_leftovers(search)
         found += _of_table(search)
@@ -137,7 +143,9 @@ def _of_failures(search: TableSearch, failures: Mapping[tuple[str, str], str]) -
             )
 
 
-def _of_readers(metastore: MetastoreClient, search: TableSearch, opened: OpenTxns) -> Iterator[Obstacle]:
+def _of_readers(
+    metastore: MetastoreClient, search: TableSearch, opened: OpenTxns, *, is_past_queue: bool
+) -> Iterator[Obstacle]:
     if not any(file.is_compactable for file in search.left):
         return
     locks = metastore.show_locks(*split_full_name(search.full_name))
@@ -148,6 +156,8 @@ def _of_readers(metastore: MetastoreClient, search: TableSearch, opened: OpenTxn
             continue
         if txn.id in lockers:
             yield _reader(search, txn, "has a lock on the table, so it may read or write the files")
+        elif is_past_queue:
+            yield _reader(search, txn, "is open, and a compaction past the server's queue waits for it")
         elif waits_for_all:
             yield _reader(search, txn, "is open, and the cleaner of Hive 4 may wait for it")
     for lock in locks:
@@ -204,7 +214,7 @@ def _of_table(search: TableSearch) -> Iterator[Obstacle]:
 
 
 def _of_leftovers(search: TableSearch) -> Iterator[Obstacle]:
-    files = [each for each in search.left if each.staged_by is None and not each.is_compactable]
+    files = [each for each in search.left if not each.is_removable]
     if not files:
         return
     yield Obstacle(

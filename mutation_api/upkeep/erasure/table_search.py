@@ -23,6 +23,7 @@ from mutation_api.storage.tree import side_by_side
 from mutation_api.table.partition_value import stored_partition_value
 from mutation_api.transaction.manifest import STAGING_PREFIX
 from mutation_api.upkeep.erasure.file_search import SearchedFile, SoughtKeys, search_file
+from mutation_api.upkeep.kept_files import kept_directory_of
 from mutation_api.upkeep.transaction_files import files_below
 
 __all__ = ["FoundFile", "TableSearch", "search_table", "sought_partitions"]
@@ -38,13 +39,15 @@ class FoundFile:
 
     ``partition`` is the escaped name, '' in a table without partition columns; None if the file is not below
     a partition that the metastore knows. ``staged_by`` is the transaction in whose staging directory the file
-    is. ``is_hidden`` is True if it is in another hidden directory.
+    is. ``is_hidden`` is True if it is in another hidden directory. ``kept_in`` is the directory of files from
+    before a compaction that it is in.
     """
 
     searched: SearchedFile
     partition: str | None
     staged_by: int | None = None
     is_hidden: bool = False
+    kept_in: Location | None = None
 
     @property
     def location(self) -> Location:
@@ -58,8 +61,8 @@ class FoundFile:
 
     @property
     def is_removable(self) -> bool:
-        """True if the server or a sweep removes the file, now or when a transaction has ended."""
-        return self.is_compactable or self.staged_by is not None
+        """True if the server, a sweep or an erasure removes the file, now or when a transaction has ended."""
+        return self.is_compactable or self.staged_by is not None or self.kept_in is not None
 
 
 @dataclass(frozen=True)
@@ -167,7 +170,9 @@ def search_table(
             searched = search_file(sought, entry, is_sought_partition=is_sought)
         except FileNotFoundError:
             return None
-        return FoundFile(searched, partition, int(staging[1]) if staging else None, in_hidden)
+        kept = kept_directory_of("/".join(names))
+        kept_in = None if kept is None else root / kept
+        return FoundFile(searched, partition, int(staging[1]) if staging else None, in_hidden, kept_in)
 
     files = side_by_side(search, enumerate(entries), threads)
     uploads = sum(len(storage_at(root).unfinished(root)) for root in roots)

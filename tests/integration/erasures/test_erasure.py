@@ -13,7 +13,7 @@ import pytest
 
 from judges.hive.hive_judges import HiveJudge
 from metastore_client.remote.thrift_client import open_client
-from mutation_api import connect
+from mutation_api import ConfigurationError, connect
 from mutation_api.cli.main import main
 from mutation_api.hive import erasure_run
 from mutation_api.hive.erasure import erase
@@ -65,6 +65,43 @@ def test_no_byte_is_left(people: People) -> None:
     assert report.is_erased, str(report)
     assert [files_with(people.root(name), {*gone, *emails}) for name in people.columns] == [[], []]
     assert people.rows() == before
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("hive_line", ["3.1", "2.3"], indirect=True)
+def test_nobody_runs_the_compactor_of_hive(people: People) -> None:
+    """The erasing process compacts past the server's queue, and removes old files and aborted ones itself."""
+    for day in "ab":
+        people.order(day, *range(10000, 10020))
+    people.contact(*range(10000, 10020))
+    people.changed("a", [10003, 10004])
+    people.removed("a", [10005, 10006])
+    people.order("c", 10019)
+    people.aborted("a", [10003, 10007, 10031])
+    people.crashed("b", [10003, 10007, 10032])
+    people.aborted("c", [10033])
+    gone = {10003, 10005, 10007, 10031, 10032, 10033}
+    before = people.others(gone)
+    emails = [email(person) for person in gone]
+    keys = people.keys(gone)
+    if people.judge.line == "2.3":  # the initiator of this judge is on
+        with pytest.raises(ConfigurationError, match="initiator may have Hive compact it"):
+            erase(people.metastore, keys, people.columns, wait_seconds=100, compact="local")
+    for name in people.columns:
+        people.judge.sql(f"alter table {name} set tblproperties ('no_auto_compaction'='true')")
+    report = erase(people.metastore, keys, people.columns, wait_seconds=100, compact="local", progress=print)
+    print(report)
+    assert report.is_erased, str(report)
+    assert [files_with(people.root(name), {*gone, *emails}) for name in people.columns] == [[], []]
+    assert people.rows() == before
+    people.order("a", 10001, 10003)
+    txn_id = people.metastore.open_txn("ann", "host", "agent")
+    report = erase(people.metastore, keys, people.columns, wait_seconds=3, compact="local")
+    assert report.state == "unfinished"
+    assert f"transaction {txn_id} of ann@host" in str(report)
+    people.metastore.commit_txn(txn_id)
+    report = erase(people.metastore, keys, people.columns, wait_seconds=100, compact="local")
+    assert report.is_erased, str(report)
 
 
 @pytest.mark.long

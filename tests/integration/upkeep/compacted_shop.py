@@ -17,6 +17,7 @@ from mutation_api.format.layout import is_hidden
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.read.change_plan import split_changes
 from mutation_api.read.table_view import open_table
+from mutation_api.storage.location import Location
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.upkeep.compactor import compact_partition
 from mutation_api.upkeep.verify.verify import verify_table
@@ -111,6 +112,11 @@ class Shop:
         """The table's directory."""
         database, table = self.name.split(".")
         return Path(self.metastore.get_table(database, table).location.removeprefix("file:"))
+
+    def location(self, partition: str = "") -> Location:
+        """The location of a partition in the table's directory."""
+        root = Location.given(self.root())
+        return root / partition if partition else root
 
     def directories(self, partition: str = "") -> list[str]:
         """The visible names in the partition's directory."""

@@ -9,12 +9,14 @@ import pytest
 from pyarrow import orc
 
 from judges.hive.hive_judges import HiveJudge
-from metastore_client.model import CompactionType
+from metastore_client.model import CompactionEnd, CompactionType, TxnState
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from metastore_client.valid_ids import ValidIdList
 from mutation_api import CompactionError, CorruptFileError, connect
+from mutation_api.errors import ClientError
 from mutation_api.format.layout import is_hidden
 from mutation_api.storage.local import LocalStorage
+from mutation_api.transaction.snapshot import Snapshot
 from mutation_api.upkeep import compactor, partition_compaction
 from mutation_api.upkeep.compactor import compact_next, compact_partition
 from tests.integration.upkeep.compacted_shop import Died, Shop, deaths, rows_of
@@ -183,6 +185,68 @@ def test_two_compactors_and_a_difference(shop: Shop, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.long
 @LINES
+@pytest.mark.parametrize("kind", ["major", "minor"])
+@pytest.mark.parametrize("when", ["before", "between", "after"])
+def test_a_worker_whose_transaction_is_lost(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch, kind: str, when: str
+) -> None:
+    """Its transaction was aborted while it slept, and another worker compacted: it publishes nothing.
+
+    If it slept between its last question and the rename, its directories appear, and it removes them at once.
+    """
+    shop.create("clustered by (id) into 2 buckets")
+    shop.append(1, 2, 3)
+    shop.append(4, 5)
+    shop.hive.table(shop.name).delete(where="id = 2")
+    rows = shop.rows()
+    asked: list[int] = []
+    seen: list[object] = []
+
+    def lose() -> None:
+        (lost,) = (each.id for each in shop.metastore.get_open_txns().txns if each.state is TxnState.OPEN)
+        shop.metastore.abort_txn(lost)
+        (entry,) = (each for each in shop.metastore.show_compactions() if each.state == "working")
+        shop.metastore.compaction_ended(
+            shop.metastore.compaction_job(entry), CompactionEnd.FAILED, "taken for dead"
+        )
+        shop.judge.compact(shop.name, kind)
+
+        for _ in range(3):  # rounds in which the server forgets what it need not know
+            shop.judge.initiator()
+            shop.judge.cleaner()
+
+    confirm, publish = Snapshot.confirm, LocalStorage.publish_directory
+
+    def confirm_late(self: Snapshot) -> None:
+        asked.append(len(asked))
+        if asked == ([0] if when == "before" else [0, 1]) and when != "between":
+            lose()
+        confirm(self)
+
+    def publish_late(self: LocalStorage, *arguments: object) -> None:
+        if when == "between" and not seen:
+            lose()
+        publish(self, *arguments)  # type: ignore[arg-type]
+        seen.append(shop.rows())
+
+    monkeypatch.setattr(Snapshot, "confirm", confirm_late)
+    monkeypatch.setattr(LocalStorage, "publish_directory", publish_late)
+    with pytest.raises(ClientError, match=r"was aborted|is no longer known"):
+        compact_partition(shop.metastore, shop.name, kind=kind)
+    monkeypatch.undo()
+    assert all(each == rows for each in seen)
+    assert bool(seen) is (when != "before")
+    assert shop.rows() == rows
+    found = [each.partition("_v")[0] for each in shop.directories()]
+    assert found == (
+        ["base_0000003"] if kind == "major" else ["delete_delta_0000001_0000003", "delta_0000001_0000003"]
+    )
+    shop.append(6)
+    assert shop.compact(kind=kind) is not None
+
+
+@pytest.mark.long
+@LINES
 def test_the_commands_of_the_page(hive_line: HiveJudge, tmp_path: Path) -> None:
     """docs/compaction.md: one table now, then the queue."""
     hive_line.sql("create database sales")
@@ -195,9 +259,25 @@ def test_the_commands_of_the_page(hive_line: HiveJudge, tmp_path: Path) -> None:
             before = shop.rows()
             write_hive_site(tmp_path, hive_line.uri)
             page = DOCS / "compaction.md"
-            assert run_blocks(page, tmp_path, without=["past the queue"], HIVE_CONF_DIR=str(tmp_path))
+            others = ["past the queue", "keep old files", "undo", "rebalance", "sorted rebalance"]
+            assert run_blocks(page, tmp_path, without=others, HIVE_CONF_DIR=str(tmp_path))
             assert [each.partition("_")[0] for each in shop.directories() if "_v" in each] == ["base"]
             assert shop.rows() == before
+            shop.judge.clean(shop.name)
+            shop.append(4)
+            hive_line.sql(
+                "create table sales.visits (day string, customer_id bigint, page string) stored as orc "
+                "tblproperties ('transactional'='true')"
+            )
+            hive_line.sql("insert into sales.visits values ('b', 1, 'x'), ('a', 2, 'y'), ('a', 3, 'z')")
+            before = shop.rows()
+            for name in others[1:]:
+                assert run_blocks(page, tmp_path, only=[name], HIVE_CONF_DIR=str(tmp_path))
+                shop.judge.clean(shop.name)
+                shop.judge.clean("sales.visits")
+            assert shop.rows() == before
+            found = hive_line.sql("select ROW__ID.rowid, customer_id from sales.visits")
+            assert sorted(found) == [[0, 3], [1, 2], [2, 1]]
     finally:
         hive_line.sql("drop database sales cascade")
 

@@ -12,10 +12,11 @@ from metastore_client.model import CompactionType
 from metastore_client.remote.thrift_client import open_client
 from mutation_api import CompactionError, ConfigurationError, LockNotAcquiredError, connect
 from mutation_api.storage.local import LocalStorage
-from mutation_api.upkeep import partition_compaction, unqueued_compaction
+from mutation_api.upkeep import compaction_view, partition_compaction, unqueued_compaction
 from mutation_api.upkeep.compact import CompactionThreshold, compact_table
+from mutation_api.upkeep.compaction_terms import CompactedDirectory
 from mutation_api.upkeep.compactor import compact_partition
-from mutation_api.upkeep.partition_compaction import CompactedDirectory, PartitionCompaction
+from mutation_api.upkeep.partition_compaction import PartitionCompaction
 from mutation_api.upkeep.verify.verify import verify_table
 from tests.integration.upkeep.compacted_shop import Died, Shop, deaths, rows_of
 from tests.support.doc_blocks import DOCS, run_blocks
@@ -214,7 +215,7 @@ def test_hive_compacts_at_the_same_time(shop: Shop, layout: str, monkeypatch: py
     assert shop.directories(partition) == directories
     with pytest.raises(CompactionError, match="a compaction by Hive is initiated"):
         compact(shop, partition)
-    monkeypatch.setattr(unqueued_compaction, "_INITIATOR", "hive.support.concurrency")  # which is true
+    monkeypatch.setattr(compaction_view, "_INITIATOR", "hive.support.concurrency")  # which is true
     shop.judge.sql(f"alter table {shop.name} set tblproperties ('no_auto_compaction'='false')")
     with pytest.raises(ConfigurationError, match="initiator may have Hive compact it"):
         compact(shop, partition)
