@@ -167,7 +167,7 @@ def test_copies_equal_tables_of_hive(shop: Shop) -> None:
     for _ in range(8):
         for _ in range(shop.rng.randrange(1, 4)):
             shop.step()
-        for last in (shop.rng.randrange(1, 12), None):
+        for last in (shop.rng.randrange(1, 7), None):
             export = shop.export()
             for target in export.targets:
                 Mortal(target, last)
