@@ -387,7 +387,6 @@ class SplitReader:
         valid_ids: the list of ids with which the splits were planned.
         columns: the data and partition columns of the rows, in order.
         options: the form of timestamps and the size of batches.
-        storage: the driver's settings.
         where: the condition of the rows. If None, all rows.
     """
 
