@@ -262,8 +262,8 @@ def split_rows(
         options: the form of timestamps and the size of batches.
         groups: return only the rows that these keys select. The split's partition must pass
             ``has_partition``.
-        where: leave out parts of files that have no row which meets the condition. Other rows that do not
-            meet it may still be returned. Not used if there are ``groups``.
+        where: return only rows that meet the condition. Its columns need not be among ``columns``. Parts of
+            files without such a row are left out, unless there are ``groups``.
         row_ids: True if ROW__ID is returned. An insert-only table has none.
         checks_placement: True to reject misplaced rows. See
             :func:`~read_split`.
@@ -273,10 +273,14 @@ def split_rows(
         has the field ``partition``.
 
     Raises:
-        RecordValueError: If a partition's string cannot be parsed as its column's type.
+        RecordValueError: If a partition's string cannot be parsed as its column's type, or the condition has
+            no value for a row.
 
     Errors of :func:`~read_split` are passed on.
     """
+    needed = () if where is None else where.columns
+    others = [c for c in table.all_columns if c.name in needed and c not in columns]
+    columns = (*columns, *others)
     data = [c.name for c in columns if c.name not in table.partition_key_names]
     has_row_ids = table.version.has_row_ids and (row_ids or not data)
     # If neither ROW__ID nor columns are requested, one column is read to count the rows.
@@ -302,7 +306,12 @@ def split_rows(
         found = {c.name: arrays[c.name] for c in columns}
         if has_row_ids and row_ids:
             found = {ROW_ID_COLUMN: _row_ids(table, split, batch), **found}
-        yield pa.RecordBatch.from_pydict(found)
+        rows = pa.RecordBatch.from_pydict(found)
+        if where is not None:
+            rows = where.rows(rows)
+            if not rows.num_rows:
+                continue
+        yield rows.select(range(rows.num_columns - len(others))) if others else rows
 
 
 def _row_ids(table: AcidTable, split: SnapshotSplit, batch: pa.RecordBatch) -> pa.StructArray:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import functools
 import os
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -388,21 +387,13 @@ class _SplitReader:
             self.view.table,
             split,
             self.view.valid_ids,
-            self._columns,
+            self.selected,
             self.options,
             where=self.where,
             row_ids=row_ids,
         ):
-            met = rows if self.where is None else self.where.rows(rows)
-            if met.num_rows:
-                yield pa.RecordBatch.from_arrays([met.column(name) for name in names], schema=self.schema)
-
-    @functools.cached_property
-    def _columns(self) -> tuple[AcidColumn, ...]:
-        """The columns that are requested, and those that the filter needs."""
-        needed = () if self.where is None else self.where.columns
-        others = [c for c in self.view.table.all_columns if c.name in needed and c not in self.selected]
-        return (*self.selected, *others)
+            if rows.num_rows:
+                yield pa.RecordBatch.from_arrays([rows.column(name) for name in names], schema=self.schema)
 
 
 def arrow_schema(table: AcidTable) -> pa.Schema:

@@ -406,25 +406,20 @@ class SplitReader:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the batches of splits in order. See :func:`~.snapshot_frame.read_table` for their columns."""
         configure_storage(self.storage)
-        needed = () if self.where is None else self.where.columns
-        others = [c for c in table.all_columns if c.name in needed and c not in self.columns]
 
         def read(split: SnapshotSplit) -> Iterator[pa.RecordBatch]:
             return split_rows(
                 table,
                 split,
                 self.valid_ids,
-                (*self.columns, *others),
+                self.columns,
                 self.options,
                 groups,
                 where=self.where,
                 checks_placement=checks_placement(split),
             )
 
-        for _, batch in read_in_turn(splits, read):
-            met = batch if self.where is None else self.where.rows(batch)
-            if met.num_rows:
-                yield met.select(range(met.num_columns - len(others)))
+        yield from (batch for _, batch in read_in_turn(splits, read))
 
 
 def split_numbers(spark: SparkSession, count: int) -> DataFrame:

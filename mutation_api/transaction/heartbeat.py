@@ -142,9 +142,21 @@ class Heartbeat:
         """
         if self.beat():
             return
-        if self._lost is None:
-            raise LockLostError(self._text("was not confirmed by the metastore"))
-        raise type(self._lost)(str(self._lost)) from self._lost
+        self._check_not_lost()
+        raise LockLostError(self._text("was not confirmed by the metastore"))
+
+    def check(self) -> None:
+        """Confirm the transaction as :meth:`confirm` does, and raise the reason if it is lost.
+
+        Raises:
+            LockLostError, TransactionAbortedError: If it is lost.
+        """
+        self.confirm()
+        self._check_not_lost()
+
+    def _check_not_lost(self) -> None:
+        if self._lost is not None:
+            raise type(self._lost)(str(self._lost)) from self._lost
 
     def _beat_on_time(self) -> None:
         pause = self._jitter() * self.interval_seconds

@@ -15,7 +15,7 @@ import json
 import logging
 import re
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import cached_property
@@ -210,8 +210,12 @@ def _hidden_ids(work: PartitionCompaction) -> set[int]:
 
 def find_kept(location: Location) -> list[KeptFiles]:
     """Return what is kept of a partition, the oldest first. Raises OSError, and CorruptFileError."""
+    return _kept_in(directory for directory, _ in _directories(location))
+
+
+def _kept_in(directories: Iterable[Location]) -> list[KeptFiles]:
     found = []
-    for directory, _ in _directories(location):
+    for directory in directories:
         record = directory / _RECORD
         try:
             with storage_at(record).open_input(record) as stream:
@@ -233,10 +237,11 @@ def find_removable(location: Location, open_txns: OpenTxns) -> list[Abandoned]:
         CorruptFileError: If a record is damaged.
     """
     alive = {each.id for each in open_txns.txns if each.state is TxnState.OPEN}
-    known = {each.directory: each for each in find_kept(location)}
+    listed = _directories(location)
+    known = {each.directory: each for each in _kept_in(directory for directory, _ in listed)}
     return [
         Abandoned(txn_id, directory)
-        for directory, txn_id in _directories(location)
+        for directory, txn_id in listed
         if (known[directory].is_expired if directory in known else txn_id not in alive)
         and txn_id <= open_txns.high_watermark
     ]

@@ -319,9 +319,7 @@ class _Restore:
         before = self._names_read() - set(self.kept.results)
         self._bring_back(hidden, self._missing())
         storage.create_directory(self.kept.undone)
-        keeper.confirm()
-        if keeper.lost is not None:
-            raise type(keeper.lost)(str(keeper.lost)) from keeper.lost
+        keeper.check()
         there = {entry.name for entry in children_of(storage, self.location)}
         moved = [name for name in self.kept.results if name in there]
         for name in moved:

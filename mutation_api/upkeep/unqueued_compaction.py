@@ -156,7 +156,7 @@ class _Unqueued:
             is_needed = work.is_needed and any(file.is_of_delta for file in work.files)
             files, kept = self._prepared(work) if is_needed else ([], None)
         if is_needed:
-            work = replace(work, view=replace(view, check=lambda: _check(keeper)))
+            work = replace(work, view=replace(view, check=keeper.check))
             try:
                 with removed_after_errors(kept):
                     self._publish(keeper, work, files)
@@ -202,7 +202,7 @@ class _Unqueued:
                     f"{self.where}: its files or its location changed during the compaction. Nothing has "
                     "changed. Compact again"
                 )
-            _check(keeper)
+            keeper.check()
             storage.publish_directory(hidden, target)
             if self._queued() is not None or not work.is_published(sizes):
                 storage.publish_directory(target, hidden)
@@ -244,7 +244,7 @@ class _Unqueued:
         """Wait for the end of transactions. Return those that are still open when the time is over."""
         deadline = self.clock.now() + self.wait_seconds
         while txns:
-            _check(keeper)
+            keeper.check()
             still = self._open_txns(keeper)
             txns = {id: each for id, each in txns.items() if id in still}
             if not txns or self.clock.now() >= deadline:
@@ -263,7 +263,7 @@ class _Unqueued:
             with self._locked():
                 if not self._is_where_it_was(view):
                     return "the table was changed meanwhile. The next compaction removes them"
-                _check(keeper)
+                keeper.check()
                 storage = storage_at(view.locations[self.partition])
                 for each in _obsolete(view, self.partition):
                     if each.is_directory:
@@ -306,12 +306,6 @@ def _obsolete(view: TableView, partition: str) -> list[FileEntry]:
         return is_covered or view.valid_ids.aborted.issuperset(range(directory.first, directory.last + 1))
 
     return [each for each in entries if is_obsolete(each)]
-
-
-def _check(keeper: Heartbeat) -> None:
-    keeper.confirm()
-    if keeper.lost is not None:
-        raise type(keeper.lost)(str(keeper.lost)) from keeper.lost
 
 
 def _named(txns: Collection[TxnInfo]) -> str:

@@ -199,9 +199,9 @@ class _DeltaTarget(Target):
         yield from self._loaded.to_pyarrow_dataset().to_batches()
 
 
-def open_target(url: str, options: Mapping[str, str]) -> Target:
-    """Return the target at a URL, or at a path of this machine."""
-    return _DeltaTarget(url, options)
+def open_target(name: str, options: Mapping[str, str]) -> Target:
+    """Return the target whose name is a URL, or a path of this machine."""
+    return _DeltaTarget(name, options)
 
 
 def _properties(record: ExportRecord) -> CommitProperties:
@@ -257,7 +257,7 @@ def _statistics(file: NewFile) -> dict[str, Any]:
                 left_out.add(name)
                 continue
             nulls[name] = nulls.get(name, 0) + found.null_count
-            if found.null_count == found.num_values + found.null_count and found.num_values == 0:
+            if found.num_values == 0:
                 continue
             bounds = _bounds(found) if found.has_min_max else None
             if bounds is None:

@@ -25,14 +25,13 @@ from mutation_api.cdc.export.export_report import (
     VerifiedExport,
     VerifiedTable,
 )
-from mutation_api.cdc.export.exported_types import check_columns, exported_schema
+from mutation_api.cdc.export.exported_types import DELTA, check_columns, exported_schema
 from mutation_api.cdc.export.target import (
     ExportRecord,
     Target,
     TargetAddress,
     TargetChange,
     TargetFile,
-    open_target,
     target_errors,
 )
 from mutation_api.cdc.export.unit_writer import UnitWriter, WrittenUnit
@@ -113,7 +112,7 @@ class Export:
                 f"target {to}: {len(self._names)} tables need one target each: use {{table}}, and perhaps "
                 "{database}, in the address"
             )
-        self._targets = {name: open_target(each, options or {}) for name, each in addresses.items()}
+        self._targets = {name: _target_at(each, options or {}) for name, each in addresses.items()}
         self._is_together = tables_together
         self._as_text = unsupported_as_text
         self._options = ReadOptions(TimestampForm.MICROSECONDS, truncate_nanoseconds, _BATCH_ROWS)
@@ -297,6 +296,25 @@ class Export:
             threads=self._local.thread_count,
         )
         return compared(scan, target, schema, position_text({name: before}))
+
+
+def _target_at(address: TargetAddress, options: Mapping[str, str]) -> Target:
+    """Return a target. Nothing is connected yet.
+
+    Raises:
+        ConfigurationError: If the package for the format is not installed.
+    """
+    try:
+        if address.kind == DELTA:
+            from mutation_api.cdc.export.delta_target import open_target  # deltalake is an optional package
+        else:
+            from mutation_api.cdc.export.iceberg_target import open_target  # and so is pyiceberg
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"target {address} requires the Python module {error.name!r}: "
+            f"pip install 'hive-mutation-api[{address.kind}]'"
+        ) from error
+    return open_target(address.name, options)
 
 
 def _ids_of(

@@ -10,10 +10,9 @@ from __future__ import annotations
 
 import abc
 import contextlib
-import importlib
 import re
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -32,7 +31,6 @@ __all__ = [
     "TargetFile",
     "file_id",
     "foreign_commit",
-    "open_target",
     "target_errors",
 ]
 
@@ -236,23 +234,6 @@ class TargetAddress:
     def __str__(self) -> str:
         """Return the address as it was given."""
         return f"{self.kind}:{self.name}"
-
-
-def open_target(address: TargetAddress, options: Mapping[str, str]) -> Target:
-    """Return a target. Nothing is connected yet.
-
-    Raises:
-        ConfigurationError: If the package for the format is not installed.
-    """
-    module = f"mutation_api.cdc.export.{address.kind}_target"
-    try:
-        opened: Callable[[str, Mapping[str, str]], Target] = importlib.import_module(module).open_target
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"target {address} requires the Python module {error.name!r}: "
-            f"pip install 'hive-mutation-api[{address.kind}]'"
-        ) from error
-    return opened(address.name, options)
 
 
 _PACKAGES = ("_internal", "deltalake", "pyiceberg", "requests", "sqlalchemy")

@@ -255,16 +255,13 @@ class FileColumns:
         return found
 
     def stripes_without_keys(self) -> frozenset[int]:
-        """Return the stripes that cannot hold any of the requested keys.
+        """Return the stripes that cannot hold a row which ``only`` chooses.
 
         The ranges that the file's writer recorded show this.
         """
         only = self.wanted.only
         if 0 < self.file.byte_count <= _SMALL_BYTES:
             return frozenset()
-        if self.wanted.sought is not None:
-            sought = self.sought_rows()
-            return frozenset() if sought is None else sought.stripes_without_ids()
         if only is None:
             return frozenset()
         columns = [c for c in self.wanted.key_columns if c.name in self.in_file]
