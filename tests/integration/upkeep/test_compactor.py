@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -17,9 +16,9 @@ from mutation_api.errors import ClientError
 from mutation_api.format.layout import is_hidden
 from mutation_api.storage.local import LocalStorage
 from mutation_api.transaction.snapshot import Snapshot
-from mutation_api.upkeep import compactor, partition_compaction
+from mutation_api.upkeep import partition_compaction
 from mutation_api.upkeep.compactor import compact_next, compact_partition
-from tests.integration.upkeep.compacted_shop import Died, Shop, deaths, rows_of
+from tests.integration.upkeep.compacted_shop import Died, Shop, begin_as_dead_process, deaths, rows_of
 from tests.support.doc_blocks import DOCS, run_blocks
 from tests.support.hive_site import write_hive_site
 
@@ -137,9 +136,7 @@ def test_a_compactor_that_dies_changes_nothing(
     if not shop.is_insert_only:
         shop.hive.table(shop.name).delete(where="id = 2")
     before = shop.rows()
-    dead = subprocess.Popen(["true"])
-    dead.wait()
-    monkeypatch.setattr(compactor.os, "getpid", lambda: dead.pid)
+    begin_as_dead_process(monkeypatch)
     steps = [
         (LocalStorage, "stage"),
         (LocalStorage, "create_directory"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import threading
 from datetime import timedelta
 
@@ -24,12 +23,12 @@ from mutation_api.cli.main import main
 from mutation_api.errors import MutationError
 from mutation_api.format.event import bucket_property
 from mutation_api.storage.local import LocalStorage
-from mutation_api.upkeep import compactor, partition_compaction
+from mutation_api.upkeep import partition_compaction
 from mutation_api.upkeep.compactor import compact_next, compact_partition
 from mutation_api.upkeep.restore import restore_table
 from mutation_api.upkeep.verify.verify import verify_table
 from tests.fixtures.fix_clock import wait_until
-from tests.integration.upkeep.compacted_shop import Died, Shop, deaths, rows_of
+from tests.integration.upkeep.compacted_shop import Died, Shop, begin_as_dead_process, deaths, rows_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -212,9 +211,7 @@ def test_killed_before_each_step(shop: Shop, monkeypatch: pytest.MonkeyPatch) ->
     """The rows and their ROW__IDs stay, and the next rebalance does the work; a restore undoes it."""
     partition = filled(shop)
     rows, before = shop.rows(), values(shop)
-    dead = subprocess.Popen(["true"])
-    dead.wait()
-    monkeypatch.setattr(compactor.os, "getpid", lambda: dead.pid)
+    begin_as_dead_process(monkeypatch)
     steps = [
         (LocalStorage, "stage"),
         (LocalStorage, "publish"),

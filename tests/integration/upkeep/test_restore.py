@@ -24,7 +24,7 @@ from tests.fixtures.fix_judge import new_database
 from tests.fixtures.fix_newest import HIVE_4
 from tests.integration.erasures.left_bytes import files_with
 from tests.integration.erasures.people import cleaning
-from tests.integration.upkeep.compacted_shop import Died, Shop, deaths, rows_of
+from tests.integration.upkeep.compacted_shop import Died, Shop, deaths
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
@@ -64,29 +64,7 @@ NEWEST = pytest.mark.parametrize(
 def created(shop: Shop, shape: str) -> str:
     """Make the table with some history. Return its partition."""
     _, layout, properties = SHAPES[shape]
-    shop.create(layout, properties)
-    if shop.judge.line not in HIVE_4:
-        shop.judge.sql(f"alter table {shop.name} set tblproperties ('no_auto_compaction'='true')")
-    day = "a" if "partitioned" in layout else None
-    into = f"{shop.name} partition (day='a')" if day else shop.name
-    shop.judge.sql(
-        f"insert into {into} values (1,'tea',1.5,'2024-01-01 00:00:00.123456789'),(2,null,-0.0,null)"
-    )
-    shop.append(3, 4, 5, day=day)
-    with pytest.raises(Died), shop.hive.transaction(shop.name) as tx:
-        tx.table(shop.name).append(rows_of(777, day=day))
-        raise Died
-    change(shop, 3)
-    return "day=a" if day else ""
-
-
-def change(shop: Shop, id: int) -> None:
-    """Change rows by SQL and by the library; in insert-only tables add some."""
-    day = "a" if "day=a" in shop.directories() else None
-    if not shop.is_insert_only:
-        shop.judge.sql(f"update {shop.name} set item = 'by sql' where id in ({id}, {id + 1})")
-        shop.hive.table(shop.name).delete(where=f"id = {id}")
-    shop.append(100 + id, day=day)
+    return shop.fill(layout, properties)
 
 
 def compact(shop: Shop, partition: str, *, clean: bool = True, kind: str = "major") -> str:
@@ -114,7 +92,7 @@ def test_old_files_come_back(shop: Shop, shape: str) -> None:
     new = compact(shop, partition)
     assert new in shop.directories(partition)
     assert not set(shop.directories(partition)) - {new}
-    change(shop, 4)
+    shop.change(4)
     rows = shop.rows()
     (found,) = restore_table(shop.metastore, shop.name)
     assert found.hidden[0] == new
@@ -125,13 +103,13 @@ def test_old_files_come_back(shop: Shop, shape: str) -> None:
     assert verify_table(shop.metastore, shop.name).is_sound
     with pytest.raises(ConfigurationError, match="no files from before a compaction are kept"):
         restore_table(shop.metastore, shop.name)
-    change(shop, 1)
+    shop.change(1)
     rows = shop.rows()
     shop.judge.cleaner()
     assert shop.rows() == rows
     shop.judge.compact(shop.name, "major", partition="day='a'" if partition else None)
     assert shop.rows() == rows
-    change(shop, 100)
+    shop.change(100)
 
 
 @pytest.mark.long
@@ -140,7 +118,7 @@ def test_the_last_one_first(shop: Shop, shape: str) -> None:
     """Two compactions are undone one after the other, and not in another order."""
     partition = created(shop, shape)
     first = compact(shop, partition)
-    change(shop, 4)
+    shop.change(4)
     second = compact(shop, partition)
     rows = shop.rows()
     kept = find_kept(shop.location(partition))
@@ -150,9 +128,9 @@ def test_the_last_one_first(shop: Shop, shape: str) -> None:
     (found,) = restore_table(shop.metastore, shop.name, partitions=[partition])
     assert (found.hidden[0], shop.rows()) == (first, rows)
     assert [each.names for each in kept] == [each.names for each in find_kept(shop.location(partition))]
-    change(shop, 1)
+    shop.change(1)
     compact(shop, partition)
-    change(shop, 100)
+    shop.change(100)
     rows, is_4 = shop.rows(), shop.judge.line in HIVE_4
     compact_partition(shop.metastore, shop.name, partition, without_queue=not is_4)
     if is_4:
@@ -168,7 +146,7 @@ def test_killed_before_each_step(shop: Shop, shape: str, monkeypatch: pytest.Mon
     """Readers read the same rows after each death, and the next restore does the work."""
     partition = created(shop, shape)
     compact(shop, partition)
-    change(shop, 4)
+    shop.change(4)
     rows = shop.rows()
     steps = [
         (restore, "copy_file"),
@@ -229,7 +207,7 @@ def test_a_compactor_that_dies_keeps_nothing_wrong(
     before = shop.directories(partition)
     changes = shop.changes()
     compact(shop, partition, kind=kind)
-    change(shop, 4)
+    shop.change(4)
     rows = shop.rows()
     (found,) = restore_table(shop.metastore, shop.name)
     assert len(found.hidden) == (2 if kind == "minor" else 1)
@@ -315,7 +293,7 @@ def test_kept_files_expire(
             assert main(["sweep", "--metastore", shop.judge.uri, shop.name]) == 0
             assert "removed old files that compaction" in capsys.readouterr().out
         monkeypatch.undo()
-        change(shop, 4 if sweeps else 1)
+        shop.change(4 if sweeps else 1)
         rows = shop.rows()
         if not sweeps:
             monkeypatch.setattr(kept_files.time, "time", lambda kept=kept: kept.expires_at)

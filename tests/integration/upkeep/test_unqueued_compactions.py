@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,13 +13,14 @@ from metastore_client.model import CompactionType
 from metastore_client.remote.thrift_client import open_client
 from mutation_api import CompactionError, ConfigurationError, LockNotAcquiredError, connect
 from mutation_api.storage.local import LocalStorage
+from mutation_api.storage.location import Location
 from mutation_api.upkeep import compaction_view, partition_compaction, unqueued_compaction
 from mutation_api.upkeep.compact import CompactionThreshold, compact_table
 from mutation_api.upkeep.compaction_terms import CompactedDirectory
 from mutation_api.upkeep.compactor import compact_partition
 from mutation_api.upkeep.partition_compaction import PartitionCompaction
 from mutation_api.upkeep.verify.verify import verify_table
-from tests.integration.upkeep.compacted_shop import Died, Shop, deaths, rows_of
+from tests.integration.upkeep.compacted_shop import Shop, deaths
 from tests.support.doc_blocks import DOCS, run_blocks
 from tests.support.hive_site import write_hive_site
 
@@ -48,31 +50,29 @@ ONE_OF_EACH_LINE = pytest.mark.parametrize(
 
 
 def created(shop: Shop, layout: str) -> str:
-    """Make the table with some history; return its partition."""
+    """Make the table with some history. Return its partition."""
     _, shape, properties = LAYOUTS[layout]
-    shop.create(shape, properties)
-    alter = f"alter table {shop.name} set tblproperties ('no_auto_compaction'='true')"
-    shop.judge.sql(alter)  # the initiator of the judge of 2.3 is on
-    day = "a" if "partitioned" in shape else None
-    into = f"{shop.name} partition (day='a')" if day else shop.name
-    shop.judge.sql(
-        f"insert into {into} values (1,'tea',1.5,'2024-01-01 00:00:00.123456789'),(2,null,-0.0,null)"
-    )
-    shop.append(3, 4, 5, day=day)
-    with pytest.raises(Died), shop.hive.transaction(shop.name) as tx:
-        tx.table(shop.name).append(rows_of(777, day=day))
-        raise Died
-    change(shop, 3)
-    return "day=a" if day else ""
+    return shop.fill(shape, properties)
 
 
-def change(shop: Shop, id: int) -> None:
-    """Change rows by SQL and by the library; in insert-only tables add some."""
-    day = "a" if "day=a" in shop.directories() else None
-    if not shop.is_insert_only:
-        shop.judge.sql(f"update {shop.name} set item = 'by sql' where id in ({id}, {id + 1})")
-        shop.hive.table(shop.name).delete(where=f"id = {id}")
-    shop.append(100 + id, day=day)
+def at_the_rename(
+    monkeypatch: pytest.MonkeyPatch,
+    location: Location,
+    before: Callable[[], object] = lambda: None,
+    after: Callable[[], object] = lambda: None,
+) -> None:
+    """Call functions around the rename that makes a base visible; hidden directories are renamed too."""
+    publish = LocalStorage.publish_directory
+
+    def renamed(self: LocalStorage, hidden: Location, target: Location) -> None:
+        is_visible = target.parent == location
+        if is_visible:
+            before()
+        publish(self, hidden, target)
+        if is_visible:
+            after()
+
+    monkeypatch.setattr(LocalStorage, "publish_directory", renamed)
 
 
 def compact(shop: Shop, partition: str, wait_seconds: float = 60.0) -> CompactedDirectory:
@@ -96,18 +96,18 @@ def test_hive_goes_on(shop: Shop, layout: str) -> None:
     assert found.directory is not None
     assert shop.directories(partition) == [found.directory]
     assert compact(shop, partition).directory is None
-    change(shop, 4)
-    change(shop, 1)
+    shop.change(4)
+    shop.change(1)
     second = compact(shop, partition)
     assert shop.directories(partition) == [second.directory]
-    change(shop, 2)
+    shop.change(2)
     before = shop.rows()
     kind = "minor" if "3.1" in layout else "major"
     shop.judge.compact(shop.name, kind, partition="day='a'" if partition else None)
     assert shop.rows() == before
     if not shop.is_insert_only:
         shop.hive.table(shop.name).delete(where="id > 0")
-    change(shop, 7)
+    shop.change(7)
     threshold = CompactionThreshold(None, file_count=1)
     report = compact_table(shop.metastore, shop.name, threshold=threshold, engine="local", without_queue=True)
     assert [each.state for each in report.partitions] == ["succeeded"]
@@ -127,14 +127,12 @@ def test_who_may_still_read(shop: Shop, layout: str, monkeypatch: pytest.MonkeyP
     shop.metastore.commit_txn(txn_id)
     with shop.hive.snapshot(shop.name), pytest.raises(CompactionError, match="may hold a snapshot"):
         compact(shop, partition, 1.0)
-    published = LocalStorage.publish_directory
     found = []
 
-    def meanwhile(self: LocalStorage, *arguments: object) -> None:
+    def meanwhile() -> None:
         found.append(shop.metastore.open_txn("bob", "host", "agent"))
-        published(self, *arguments)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(LocalStorage, "publish_directory", meanwhile)
+    at_the_rename(monkeypatch, shop.location(partition), before=meanwhile)
     kept = compact(shop, partition, 1.0)
     assert f"transaction {found[0]} of bob@host may still read them" in kept.kept_for
     assert set(directories) < set(shop.directories(partition))
@@ -151,15 +149,13 @@ def test_a_reader_that_waits_reads_the_base(shop: Shop, layout: str, monkeypatch
     """Who begins before the rename and reads after it, and who reads old files while it happens."""
     partition = created(shop, layout)
     before = [row[1] for row in shop.rows()]
-    published = LocalStorage.publish_directory
     found: list[list[object]] = []
 
-    def meanwhile(self: LocalStorage, *arguments: object) -> None:
-        published(self, *arguments)  # type: ignore[arg-type]
+    def meanwhile() -> None:
         found.append(sorted(row[0] for row in shop.judge.sql(f"select id from {shop.name}")))
 
     # Hive's reader takes no lock here, so it reads beside the exclusive lock.
-    monkeypatch.setattr(LocalStorage, "publish_directory", meanwhile)
+    at_the_rename(monkeypatch, shop.location(partition), after=meanwhile)
     monkeypatch.setattr(unqueued_compaction._Unqueued, "_locked", lambda _: contextlib.nullcontext(0))
     compact(shop, partition)
     assert found == [sorted(before, key=int)]  # type: ignore[call-overload]
@@ -200,15 +196,13 @@ def test_hive_compacts_at_the_same_time(shop: Shop, layout: str, monkeypatch: py
         compact(shop, partition)
     monkeypatch.undo()
     assert shop.rows() == before
-    change(shop, 4)
+    shop.change(4)
     before, directories = shop.rows(), shop.directories(partition)
-    published = LocalStorage.publish_directory
 
-    def request(self: LocalStorage, *arguments: object) -> None:
-        published(self, *arguments)  # type: ignore[arg-type]
+    def request() -> None:
         shop.metastore.compact(database, table, partition or None, CompactionType.MAJOR)
 
-    monkeypatch.setattr(LocalStorage, "publish_directory", request)
+    at_the_rename(monkeypatch, shop.location(partition), after=request)
     with pytest.raises(CompactionError, match="The new base is withdrawn"):
         compact(shop, partition)
     monkeypatch.undo()

@@ -26,6 +26,7 @@ from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.upkeep import compacted_files
 from mutation_api.upkeep.compactor import compact_partition
 from mutation_api.upkeep.create_acid_table import create_acid_table
+from tests.unit.upkeep.random_changes import random_change
 
 TABLE = "default.t"
 COLUMNS = (ColumnInfo("id", "bigint"), ColumnInfo("msg", "string"))
@@ -62,22 +63,6 @@ def rows_of(ids: list[int], text: str) -> pa.Table:
     return pa.table({"id": pa.array(ids, pa.int64()), "msg": [f"{text}{id}" for id in ids]})
 
 
-def change(hive: Hive, number: int, rng: random.Random, *, is_insert_only: bool) -> None:
-    """A transaction with some changes of any kind, or one that is aborted."""
-    table = hive.table(TABLE)
-    kind = "append" if is_insert_only else rng.choice(["append", "append", "update", "delete", "abort"])
-    if kind == "abort":
-        with pytest.raises(KeyError), hive.transaction(TABLE) as tx:
-            tx.table(TABLE).append(rows_of([999], "aborted"))
-            raise KeyError
-    elif kind == "append":
-        table.append(rows_of([number * 10 + n for n in range(rng.randrange(1, 6))], "a"))
-    elif kind == "update":
-        table.update(set={"msg": f"'u{number}'"}, where=f"id % 3 = {number % 3}")
-    else:
-        table.delete(where=f"id % 5 = {number % 5}")
-
-
 def seen(hive: Hive, metastore: InMemoryMetastore, *, changes: bool) -> list[str]:
     """All rows with their ROW__IDs, and what a change feed reads since the beginning."""
     found = []
@@ -106,7 +91,7 @@ def test_readers_see_the_same(given: Given, layout: str, seed: int) -> None:
     has_queue = layout.startswith("4.1")
     options = WriterOptions(stripe_bytes=1 << 12)
     for number in range(12):
-        change(hive, number, rng, is_insert_only="insert-only" in layout)
+        random_change(hive, TABLE, number, rng, rows_of, ids_apart=10, is_insert_only="insert-only" in layout)
         if number % 3 < 2:
             continue
         kind = rng.choice(["minor", "major"]) if has_queue else "major"

@@ -28,6 +28,7 @@ from mutation_api.upkeep.compactor import compact_partition
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from mutation_api.upkeep.kept_files import find_kept
 from mutation_api.upkeep.restore import restore_table
+from tests.unit.upkeep.random_changes import random_change
 
 TABLE = "default.t"
 COLUMNS = (ColumnInfo("id", "bigint"), ColumnInfo("msg", "string"), ColumnInfo("at", "timestamp"))
@@ -72,22 +73,6 @@ def rows_of(ids: list[int], text: str) -> pa.Table:
     )
 
 
-def change(hive: Hive, number: int, rng: random.Random, *, is_insert_only: bool) -> None:
-    """A transaction with some changes of any kind, or one that is aborted."""
-    table = hive.table(TABLE)
-    kind = "append" if is_insert_only else rng.choice(["append", "append", "update", "delete", "abort"])
-    if kind == "abort":
-        with pytest.raises(KeyError), hive.transaction(TABLE) as tx:
-            tx.table(TABLE).append(rows_of([999], "aborted"))
-            raise KeyError
-    elif kind == "append":
-        table.append(rows_of([number * 100 + n for n in range(rng.randrange(1, 60))], "a"))
-    elif kind == "update":
-        table.update(set={"msg": f"'u{number}'"}, where=f"id % 3 = {number % 3}")
-    else:
-        table.delete(where=f"id % 5 = {number % 5}")
-
-
 def seen(hive: Hive, *, row_ids: bool) -> list[Any]:
     """All rows, in the order of their ROW__IDs if they are asked for."""
     with hive.snapshot(TABLE) as now:
@@ -125,7 +110,7 @@ def test_a_compaction_is_undone(given: Given, layout: str, seed: int) -> None:
     is_4, is_insert_only = layout.startswith("4.1"), "insert-only" in layout
     depth = 0
     for number in range(14):
-        change(hive, number, rng, is_insert_only=is_insert_only)
+        random_change(hive, TABLE, number, rng, rows_of, ids_apart=100, is_insert_only=is_insert_only)
         before = seen(hive, row_ids=not is_insert_only)
         step = rng.choice(["compact", "undo", "nothing"])
         if step == "compact":
@@ -162,7 +147,7 @@ def test_rows_are_rebalanced(given: Given, layout: str, seed: int) -> None:
     rng = random.Random(seed)
     options = WriterOptions(stripe_bytes=1 << 12)
     for number in range(12):
-        change(hive, number, rng, is_insert_only=False)
+        random_change(hive, TABLE, number, rng, rows_of, ids_apart=100, is_insert_only=False)
         if number % 3 < 2:
             continue
         before, old = seen(hive, row_ids=False), seen(hive, row_ids=True)
