@@ -27,8 +27,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from benchmarks.data.merge_data import COLUMNS, base_batches
-from benchmarks.feed import KINDS, TABLE, Stage
-from benchmarks.measuring.arguments import Rounds
+from benchmarks.feed import KINDS, QUICK_ROWS, ROWS_DEFAULT, TABLE, Stage, run_cases
+from benchmarks.measuring.arguments import Rounds, add_case_arguments
 from benchmarks.measuring.measure import Contestant
 from benchmarks.measuring.report import finish
 from mutation_api.cdc import Export
@@ -37,7 +37,6 @@ __all__ = ["HELP", "add_arguments", "run"]
 
 HELP = "exports to Delta Lake and Iceberg, beside pyarrow and delta-rs"
 
-ROWS_DEFAULT, QUICK_ROWS = 10_000_000, 1_000_000
 ROUNDS = Rounds(3, warm_up=1)
 CHANGED_PART = 100
 COPY_AIM = 1.3
@@ -49,21 +48,14 @@ RESULTS = Path(__file__).parent / "results" / "export.json"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--rows", type=int, help=f"rows of the table (default: {ROWS_DEFAULT:,})")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROWS:,} rows, one round")
-    parser.add_argument("--only", choices=CASES, action="append", help="run only this case (repeatable)")
-    ROUNDS.add_argument(parser)
-    parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
+    add_case_arguments(
+        parser, ROUNDS, rows=ROWS_DEFAULT, quick=f"{QUICK_ROWS:,} rows, one round", cases=CASES
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the benchmark; 0 if all targets have the rows that they should have."""
-    rows = arguments.rows or (QUICK_ROWS if arguments.quick else ROWS_DEFAULT)
-    rounds = ROUNDS.measured_of(arguments), ROUNDS.warm_up_of(arguments)
-    cases = []
-    for name in arguments.only or CASES:
-        with Stage.opened(rows, rounds) as stage:
-            cases.append(CASES[name](stage))
+    cases = run_cases(arguments, ROUNDS, CASES)
     packages = ("pyarrow", "deltalake", "pyiceberg")
     return finish(cases, RESULTS if arguments.save else None, title="Export", packages=packages)
 

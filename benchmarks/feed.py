@@ -21,7 +21,7 @@ import argparse
 import contextlib
 import io
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.data.merge_data import COLUMNS, ChangeSets, base_batches, write_base
-from benchmarks.measuring.arguments import Rounds
+from benchmarks.measuring.arguments import Rounds, add_case_arguments
 from benchmarks.measuring.local_metastore import METASTORE
 from benchmarks.measuring.measure import Contestant, Watch, beside_baseline
 from benchmarks.measuring.report import finish
@@ -44,7 +44,7 @@ from mutation_api.cdc.kafka.feed_messages import DebeziumMessages, FeedMessage, 
 from mutation_api.cdc.kafka.feed_producer import FeedProducer
 from mutation_api.cli.main import EXIT_OK, main
 
-__all__ = ["HELP", "Stage", "add_arguments", "bytes_read", "run"]
+__all__ = ["HELP", "Stage", "add_arguments", "bytes_read", "merge_file", "run", "run_cases"]
 
 HELP = "the change feed, beside delta-rs' change data feed, a diff, and a bare producer of Kafka"
 
@@ -67,24 +67,29 @@ RESULTS = Path(__file__).parent / "results" / "feed.json"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--rows", type=int, help=f"rows of the table (default: {ROWS_DEFAULT:,})")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROWS:,} rows, one round")
-    parser.add_argument("--only", choices=CASES, action="append", help="run only this case (repeatable)")
-    ROUNDS.add_argument(parser)
-    parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
+    add_case_arguments(
+        parser, ROUNDS, rows=ROWS_DEFAULT, quick=f"{QUICK_ROWS:,} rows, one round", cases=CASES
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the benchmark; 0 if all contestants found the same changes."""
-    rows = arguments.rows or (QUICK_ROWS if arguments.quick else ROWS_DEFAULT)
-    rounds = ROUNDS.measured_of(arguments), ROUNDS.warm_up_of(arguments)
-    cases = []
-    for name in arguments.only or CASES:
-        with Stage.opened(rows, rounds) as stage:
-            cases.append(CASES[name](stage))
+    cases = run_cases(arguments, ROUNDS, CASES)
     return finish(
         cases, RESULTS if arguments.save else None, title="Change feed", packages=("pyarrow", "deltalake")
     )
+
+
+def run_cases(
+    arguments: argparse.Namespace, rounds: Rounds, cases: Mapping[str, Callable[[Stage], dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """Run the requested cases, each on a stage of its own."""
+    rows = arguments.rows or (QUICK_ROWS if arguments.quick else ROWS_DEFAULT)
+    found = []
+    for name in arguments.only or cases:
+        with Stage.opened(rows, (rounds.measured_of(arguments), rounds.warm_up_of(arguments))) as stage:
+            found.append(cases[name](stage))
+    return found
 
 
 @dataclass
@@ -122,10 +127,7 @@ class Stage:
         sets = ChangeSets(self.rows, count, 1, self.folder / "changes")
         sets.write()
         file = sets.path(0)
-        with self.hive.transaction(TABLE) as transaction:
-            merge = transaction.table(TABLE).merge(pq.read_table(file), on=["id"])
-            merge.when_matched_delete("source.op = 'D'").when_matched_update_all()
-            merge.when_not_matched_insert_all().execute()
+        merge_file(self.hive, TABLE, file)
         return file
 
     def delta(self, changes: Path) -> PeerProcess:
@@ -147,6 +149,14 @@ class Stage:
         case = beside_baseline(label, text, contestants, self.rounds, Watch(self.kinds))
         aims = {f"{contestants[0].name} / {contestants[-1].name}": {"wall": aim}}
         return {**case, "aims": aims}
+
+
+def merge_file(hive: Hive, table: str, changes: Path) -> None:
+    """Merge a file of changes of ``ChangeSets``."""
+    with hive.transaction(table) as transaction:
+        merge = transaction.table(table).merge(pq.read_table(changes), on=["id"])
+        merge.when_matched_delete("source.op = 'D'").when_matched_update_all()
+        merge.when_not_matched_insert_all().execute()
 
 
 def changes_case(stage: Stage, count: int | None = None) -> dict[str, Any]:

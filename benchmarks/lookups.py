@@ -25,7 +25,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.data.merge_data import base_batches
 from benchmarks.feed import QUICK_ROWS, ROWS_DEFAULT, TABLE, Stage, bytes_read
-from benchmarks.measuring.arguments import Rounds
+from benchmarks.measuring.arguments import Rounds, add_case_arguments
 from benchmarks.measuring.local_metastore import METASTORE
 from benchmarks.measuring.measure import Contestant
 from benchmarks.measuring.report import finish
@@ -47,10 +47,7 @@ RESULTS = Path(__file__).parent / "results" / "lookups.json"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--rows", type=int, help=f"rows of the table (default: {ROWS_DEFAULT:,})")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROWS:,} rows, one round")
-    ROUNDS.add_argument(parser)
-    parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
+    add_case_arguments(parser, ROUNDS, rows=ROWS_DEFAULT, quick=f"{QUICK_ROWS:,} rows, one round")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from benchmarks.data.merge_data import COLUMNS, ChangeSets, base_batches, write_base
-from benchmarks.feed import DELTA, KINDS, Stage
-from benchmarks.measuring.arguments import Rounds
+from benchmarks.feed import DELTA, KINDS, Stage, merge_file
+from benchmarks.measuring.arguments import Rounds, add_case_arguments
 from benchmarks.measuring.measure import Contestant
 from benchmarks.measuring.report import finish
 from benchmarks.merging.merge_tables import BUCKETS
@@ -42,10 +41,7 @@ RESULTS = Path(__file__).parent / "results" / "repeated_merges.json"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--rows", type=int, help=f"rows of the table (default: {ROWS_DEFAULT:,})")
-    parser.add_argument("--quick", action="store_true", help="one round")
-    ROUNDS.add_argument(parser)
-    parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
+    add_case_arguments(parser, ROUNDS, rows=ROWS_DEFAULT, quick="one round")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -73,10 +69,7 @@ def merge_case(stage: Stage, peer: PeerProcess, sets: ChangeSets, number: int) -
         return str(stage.folder / f"delta_{number}_{at}")
 
     def merge(at: int, changes: int) -> None:
-        with stage.hive.transaction(name(at)) as transaction:
-            merge = transaction.table(name(at)).merge(pq.read_table(sets.path(changes)), on=["id"])
-            merge.when_matched_delete("source.op = 'D'").when_matched_update_all()
-            merge.when_not_matched_insert_all().execute()
+        merge_file(stage.hive, name(at), sets.path(changes))
 
     def prepare(at: int) -> None:
         table = stage.hive.create_table(name(at), COLUMNS, clustered_by=["id"], num_buckets=BUCKETS)

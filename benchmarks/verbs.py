@@ -32,7 +32,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from benchmarks.data.merge_data import COLUMNS, base_batches, scrambled, with_values
-from benchmarks.measuring.arguments import Rounds
+from benchmarks.measuring.arguments import Rounds, add_case_arguments
 from benchmarks.measuring.local_metastore import METASTORE
 from benchmarks.measuring.measure import (
     Contestant,
@@ -70,11 +70,9 @@ _SEED = 4
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--rows", type=int, help=f"rows of the tables (default: {ROWS_DEFAULT:,})")
-    parser.add_argument("--quick", action="store_true", help=f"{QUICK_ROWS:,} rows; Hive counts them")
-    parser.add_argument("--only", choices=CASES, action="append", help="run only this case (repeatable)")
-    ROUNDS.add_argument(parser)
-    parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
+    add_case_arguments(
+        parser, ROUNDS, rows=ROWS_DEFAULT, quick=f"{QUICK_ROWS:,} rows; Hive counts them", cases=CASES
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Rounds", "integers", "settings_from"]
+__all__ = ["Rounds", "add_case_arguments", "integers", "settings_from"]
 
 QUICK_ROUNDS = 1
 
@@ -30,6 +30,18 @@ class Rounds:
     def warm_up_of(self, arguments: argparse.Namespace, *, is_warm: bool = False) -> int:
         """Warm-up rounds; a quick run needs none if everything is warm already."""
         return (0 if is_warm else QUICK_ROUNDS) if arguments.quick else self.warm_up
+
+
+def add_case_arguments(
+    parser: argparse.ArgumentParser, rounds: Rounds, *, rows: int, quick: str, cases: Iterable[str] = ()
+) -> None:
+    """Declare ``--rows``, ``--quick``, ``--repeat``, ``--save``, and with several cases ``--only``."""
+    parser.add_argument("--rows", type=int, help=f"rows of a table (default: {rows:,})")
+    parser.add_argument("--quick", action="store_true", help=quick)
+    if cases:
+        parser.add_argument("--only", choices=cases, action="append", help="run only this case (repeatable)")
+    rounds.add_argument(parser)
+    parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
 
 
 def integers(text: str) -> tuple[int, ...]:
