@@ -77,6 +77,7 @@ TABLES = (
     "requesting compactions and waiting for them",
     "compactions by this library",
     "compactions by this library without the queue",
+    "files from before a compaction come back",
     "erasure with a search of all files",
     "Trino beside Hive: reads and writes",
     "metastore behind TLS",

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from judges.errors import HiveError, TrinoError
+from judges.errors import HiveError, ReadersDisagreeError, TrinoError
 from metastore_client.partition_name import DEFAULT_PARTITION_NAME
 from mutation_api import TimestampForm
 from mutation_api.upkeep.verify.verify import verify_table
@@ -293,10 +293,10 @@ def test_rows_in_buckets_of_the_old_hash(maker: Maker) -> None:
     table = maker.create(NAMES, buckets=2)
     table.append(table.random_data(1, range(10)))
     table.by_hive("INSERT INTO $T SELECT id + 1000, s FROM $T")
-    (finding,) = verify_table(table.metastore, table.name).findings
-    assert finding.rule_name == "bucket-hash-old"
-    assert not finding.is_damage
-    assert "Trino" in finding.rule.advice
+    findings = verify_table(table.metastore, table.name).findings
+    assert {each.rule_name for each in findings} == {"bucket-hash-old"}
+    assert not any(each.is_damage for each in findings)
+    assert all("Trino" in each.rule.advice for each in findings)
     with pytest.raises(TrinoError, match="HIVE_INVALID_BUCKET_FILES"):
         table.rows_of_trino()
     table.check(20, validate_bucketing="false")
@@ -353,8 +353,14 @@ def test_files_of_several_stripes(maker: Maker) -> None:
     with pytest.raises(HiveError):
         maker.judge.sql(count, settings=DIVIDED)
     table.by_trino("DELETE FROM $T WHERE id % 2 = 0", **STRIPES)
-    rows = table.check(5000)
-    of_deletes = "acid-stats-of-deletes" if maker.judge.line in HIVE_4 else "acid-stats"
+    if maker.judge.line in HIVE_4:
+        of_deletes, rows = "acid-stats-of-deletes", table.check(5000)
+    else:  # its vectorised reader ignores a file of deletes that counts none
+        of_deletes, rows = "acid-stats", table.rows_of_library()
+        assert sorted(row[1:] for row in table.rows_of_trino()) == sorted(rows)
+        assert len(rows) == 5000
+        with pytest.raises(ReadersDisagreeError):
+            table.rows_of_hive()
     found = verify_table(table.metastore, table.name).findings
     assert {(each.rule_name, each.location.parent.name.partition("_0")[0]) for each in found} == {
         ("acid-stats", "delta"),

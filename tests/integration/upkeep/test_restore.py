@@ -83,7 +83,7 @@ def compact(shop: Shop, partition: str, *, clean: bool = True, kind: str = "majo
     return done.directory
 
 
-@pytest.mark.feature("compactions by this library")
+@pytest.mark.feature("files from before a compaction come back")
 @CASES
 def test_old_files_come_back(shop: Shop, shape: str) -> None:
     """Hive reads the same rows and ROW__IDs, and changes and compacts the table further."""

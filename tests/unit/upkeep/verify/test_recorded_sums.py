@@ -47,3 +47,22 @@ def test_sums_that_overflow_are_not_recorded():
     orc.write_table(pa.table({"a": values}), sink)
     found = [as_bytes(v) for f, v in fields_of(parts_of(sink.getvalue()).footer) if f == 7]
     assert differing_sum(dict(fields_of(found[1])), values) is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "value", "is_compared"),
+    [
+        (pa.decimal128(18, 6), "499999999999.999999", True),
+        (pa.decimal128(18, 6), "999999999999.999998", False),
+        (pa.decimal128(19, 6), "9999999999999.999999", True),
+        (pa.decimal128(38, 10), "9999999999999999999999999999.9999999998", False),
+    ],
+)
+def test_sums_of_large_decimals_are_not_compared(kind: pa.DataType, value: str, is_compared: bool) -> None:
+    """Hive 3.1 records wrong ones if a sum on the way needs more digits, however small the whole sum is."""
+    other = pa.array([Decimal("0.25"), Decimal("0.5")], kind)
+    sink = io.BytesIO()
+    orc.write_table(pa.table({"a": other}), sink)
+    recorded = [as_bytes(v) for f, v in fields_of(parts_of(sink.getvalue()).footer) if f == 7][1]
+    large = pa.array([Decimal(value), Decimal(f"-{value}")], kind)
+    assert (differing_sum(dict(fields_of(recorded)), large) is not None) is is_compared
