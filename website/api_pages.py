@@ -156,7 +156,7 @@ PAGES = (
         },
         {
             "mutation_api.transaction": "feed_position.Since hold.HoldTime",
-            "mutation_api.hive": "feed_keys.FeedKeys feed_keys.Images",
+            "mutation_api.hive": "feed_rules.FeedKeys feed_rules.Images",
         },
     ),
     ApiPage(

@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession, Window
 
 from metastore_client.valid_ids import ValidIdList
 from mutation_api.format.event import DELETE, INSERT, ROW_ID_COLUMN
-from mutation_api.hive.feed_keys import Images, check_images, keys_by_table
+from mutation_api.hive.feed_rules import Images, check_images, keys_by_table
 from mutation_api.merge.row_changes import (
     CHANGE_COLUMN,
     UPDATE_AFTER,

@@ -57,7 +57,7 @@ from mutation_api.cli.terminal import say
 from mutation_api.errors import ConfigurationError
 from mutation_api.hive.connect import connect
 from mutation_api.hive.connection import Hive
-from mutation_api.hive.feed_keys import Images, parsed_keys
+from mutation_api.hive.feed_rules import Images, parsed_keys
 from mutation_api.transaction.clock import SystemClock
 from mutation_api.transaction.feed_position import BEGINNING, NOW, Since
 

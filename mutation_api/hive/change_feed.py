@@ -23,9 +23,8 @@ from metastore_client.valid_ids import ValidIdList
 from mutation_api.errors import ConfigurationError, TransactionStateError
 from mutation_api.format.event import INSERT, ROW_ID_COLUMN
 from mutation_api.hive.consumer import Consumer
-from mutation_api.hive.feed_keys import FeedKeys, Images, check_images, keys_by_table
+from mutation_api.hive.feed_rules import FeedKeys, Images, check_images, in_order, keys_by_table
 from mutation_api.hive.hive_transaction import HiveTransaction
-from mutation_api.hive.transaction_order import in_order
 from mutation_api.merge.row_changes import (
     CHANGE_COLUMN,
     WRITE_ID_COLUMN,

@@ -11,7 +11,7 @@ from mutation_api.errors import ConfigurationError, TransactionStateError
 from mutation_api.hive.change_feed import ChangeFeed
 from mutation_api.hive.connection_options import ConnectionOptions
 from mutation_api.hive.consumer import Consumer
-from mutation_api.hive.feed_keys import FeedKeys, Images
+from mutation_api.hive.feed_rules import FeedKeys, Images
 from mutation_api.hive.hive_transaction import HiveSnapshot, HiveTransaction, TableHandle
 from mutation_api.table.acid_table import TableRole, WriterOptions
 from mutation_api.transaction.attempts import LOST_RACES, Attempts, check_function

@@ -12,7 +12,7 @@ from mutation_api.cdc.kafka.topics import TIMEOUT_SECONDS_DEFAULT, needs_extra
 from mutation_api.errors import ConfigurationError, listed
 from mutation_api.hive.change_feed import ChangeFeed
 from mutation_api.hive.connection import Hive
-from mutation_api.hive.feed_keys import FeedKeys, Images, keys_by_table
+from mutation_api.hive.feed_rules import FeedKeys, Images, keys_by_table
 from mutation_api.transaction.catalog import normal_full_name
 from mutation_api.transaction.feed_position import Since
 from mutation_api.transaction.hold import HoldTime

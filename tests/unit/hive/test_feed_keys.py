@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mutation_api.errors import ConfigurationError
-from mutation_api.hive.feed_keys import FeedKeys, keys_by_table, parsed_keys
+from mutation_api.hive.feed_rules import FeedKeys, keys_by_table, parsed_keys
 
 
 @pytest.mark.parametrize(
