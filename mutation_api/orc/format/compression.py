@@ -19,6 +19,7 @@ import pyarrow as pa
 from mutation_api.orc.format.protobuf import varint_at
 
 __all__ = [
+    "CHUNK_HEADER_BYTES",
     "DAMAGE",
     "LARGEST_BLOCK_BYTES",
     "Compression",
@@ -32,7 +33,7 @@ __all__ = [
 DAMAGE = (ValueError, IndexError, OverflowError, OSError, zlib.error, pa.ArrowException)
 """The errors that unpacking and parsing arbitrary bytes can raise. Each of them means a damaged file."""
 
-_HEADER_BYTES = 3
+CHUNK_HEADER_BYTES = 3
 _MAX_CHUNK_BYTES = (1 << 23) - 1
 LARGEST_BLOCK_BYTES = 1 << 23
 """The maximum size of a compression block, which a reader holds in memory.
@@ -59,7 +60,7 @@ class Compression(enum.IntEnum):
 
 def chunk_header(length: int, *, is_original: bool) -> bytes:
     """Return the header of a chunk of ``length`` bytes. ``is_original``: True if they are not compressed."""
-    return (length << 1 | is_original).to_bytes(_HEADER_BYTES, "little")
+    return (length << 1 | is_original).to_bytes(CHUNK_HEADER_BYTES, "little")
 
 
 def original_chunks(data: bytes, block_bytes: int) -> bytes:
@@ -131,8 +132,8 @@ def chunk_contents(data: bytes, compression: Compression, block_bytes: int) -> I
         )
     position = 0
     while position < len(data):
-        header = int.from_bytes(data[position : position + _HEADER_BYTES], "little")
-        head, start = position, position + _HEADER_BYTES
+        header = int.from_bytes(data[position : position + CHUNK_HEADER_BYTES], "little")
+        head, start = position, position + CHUNK_HEADER_BYTES
         position = start + (header >> 1)
         if position > len(data):
             raise ValueError(f"a compression chunk ends at byte {position} of {len(data)}")

@@ -20,11 +20,13 @@ from mutation_api.orc.format.protobuf import (
     STREAM_KIND_BLOOM_FILTER_UTF8,
     STREAM_KIND_ROW_INDEX,
     STREAM_LENGTH,
+    STRIPE_ENCODING,
     STRIPE_STREAM,
     STRIPE_WRITER_ZONE,
     as_bytes,
     as_number,
     fields_of,
+    number_field,
 )
 from mutation_api.orc.format.tail import OrcTail, StripeInfo
 from mutation_api.orc.format.time_zones import is_zone_name
@@ -34,7 +36,6 @@ __all__ = ["Encoding", "Stream", "StripeFooter", "parse_statistics", "parse_stri
 
 _STATISTICS_STRIPE = 1
 _STATISTICS_COLUMN = 1
-_STRIPE_ENCODING = 2
 _ENCODING_KIND, _DICTIONARY_SIZE = 1, 2
 _DIRECT_V2 = 2
 _SMALL_BYTES = 4096
@@ -67,6 +68,11 @@ class Encoding(NamedTuple):
     def has_runs_of_version_2(self) -> bool:
         """True if integers are in runs of version 2."""
         return self.kind >= _DIRECT_V2
+
+    @property
+    def message(self) -> bytes:
+        """The serialised encoding."""
+        return number_field(_ENCODING_KIND, self.kind) + number_field(_DICTIONARY_SIZE, self.dictionary_size)
 
 
 class StripeFooter(NamedTuple):
@@ -159,7 +165,7 @@ def _stripe_footer(message: bytes, types: tuple[bytes, ...], stripe: StripeInfo)
                 index_length += length
             heads.append(head)
             streams.append(Stream(kind, column, start, end))
-        elif field == _STRIPE_ENCODING:
+        elif field == STRIPE_ENCODING:
             encodings.append(_encoding(as_bytes(value)))
             if len(encodings) > column_count:
                 raise ValueError(f"there are more encodings than the {column_count} columns of the file")

@@ -20,16 +20,22 @@ from mutation_api.errors import CorruptFileError
 from mutation_api.orc.format.compression import DAMAGE, LARGEST_BLOCK_BYTES, Compression, unpacked
 from mutation_api.orc.format.protobuf import (
     FOOTER_CALENDAR,
+    FOOTER_CONTENT_LENGTH,
     FOOTER_METADATA,
+    FOOTER_ROW_COUNT,
     FOOTER_STRIPE,
     FOOTER_TYPE,
+    FOOTER_WRITER,
     MAGIC,
     METADATA_NAME,
     METADATA_VALUE,
     POSTSCRIPT_BLOCK_BYTES,
     POSTSCRIPT_COMPRESSION,
     POSTSCRIPT_FOOTER_LENGTH,
+    POSTSCRIPT_MAGIC,
     POSTSCRIPT_STATISTICS_LENGTH,
+    POSTSCRIPT_VERSION,
+    POSTSCRIPT_WRITER_VERSION,
     PROLEPTIC_GREGORIAN,
     TYPE_ATTRIBUTE,
     TYPE_ATTRIBUTE_NAME,
@@ -49,6 +55,7 @@ from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
 
 __all__ = [
+    "CALENDARS",
     "TAIL_CHECKSUM_BYTES",
     "OrcTail",
     "StripeInfo",
@@ -79,13 +86,10 @@ _MOST_FIELDS = 4 * LARGEST_COUNT
 _MOST_GROWTH = 16 * 1024 * 1024
 """The maximum growth of a footer when it is unpacked: 160 bytes for each of LARGEST_COUNT columns."""
 
-_POSTSCRIPT_MAGIC = 8000
-_POSTSCRIPT_VERSION, _POSTSCRIPT_WRITER_VERSION = 4, 6
-_FOOTER_STATISTICS, _FOOTER_WRITER = 7, 9
-_FOOTER_CONTENT_LENGTH = 2
-_FOOTER_ROW_COUNT = 6
+_FOOTER_STATISTICS = 7
 _JULIAN_GREGORIAN = 1
-_IS_PROLEPTIC = {_JULIAN_GREGORIAN: False, PROLEPTIC_GREGORIAN: True}
+CALENDARS = {_JULIAN_GREGORIAN: False, PROLEPTIC_GREGORIAN: True}
+"""Values of FOOTER_CALENDAR: True for the proleptic Gregorian calendar."""
 
 
 class StripeInfo(NamedTuple):
@@ -101,6 +105,11 @@ class StripeInfo(NamedTuple):
     def end(self) -> int:
         """The position of the stripe's end. The stripe's footer is its last part."""
         return self.offset + self.index_length + self.data_length + self.footer_length
+
+    @property
+    def message(self) -> bytes:
+        """The serialised StripeInformation."""
+        return b"".join(number_field(field, number) for field, number in enumerate(self, 1))
 
 
 class OrcTail(NamedTuple):
@@ -300,8 +309,8 @@ def _parse_postscript(end: bytes) -> _Postscript:
         raise ValueError(f"the postscript has {length} bytes, but only {len(end) - 1} are left")
     tree = list(fields_of(end[len(end) - 1 - length : -1]))
     fields = dict(tree)
-    writer_version = fields.get(_POSTSCRIPT_WRITER_VERSION)
-    if fields.get(_POSTSCRIPT_MAGIC) != MAGIC:
+    writer_version = fields.get(POSTSCRIPT_WRITER_VERSION)
+    if fields.get(POSTSCRIPT_MAGIC) != MAGIC:
         raise ValueError("the postscript does not contain ORC")
     block_bytes = as_number(fields.get(POSTSCRIPT_BLOCK_BYTES, 0)) or _DEFAULT_BLOCK_BYTES
     if block_bytes > LARGEST_BLOCK_BYTES:
@@ -315,7 +324,7 @@ def _parse_postscript(end: bytes) -> _Postscript:
         block_bytes=block_bytes,
         length=length,
         version=tuple(
-            number for field, value in tree if field == _POSTSCRIPT_VERSION for number in _listed(value)
+            number for field, value in tree if field == POSTSCRIPT_VERSION for number in _listed(value)
         ),
         writer_version=None if writer_version is None else as_number(writer_version),
     )
@@ -347,7 +356,7 @@ def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
     stripes: list[StripeInfo] = []
     metadata: dict[str, bytes] = {}
     types: list[bytes] = []
-    numbers = {_FOOTER_ROW_COUNT: 0, FOOTER_CALENDAR: 0, _FOOTER_CONTENT_LENGTH: 0, _FOOTER_WRITER: 0}
+    numbers = {FOOTER_ROW_COUNT: 0, FOOTER_CALENDAR: 0, FOOTER_CONTENT_LENGTH: 0, FOOTER_WRITER: 0}
     statistics_count = 0
     for count, (field, value) in enumerate(fields_of(footer)):
         if count - len(stripes) > _MOST_FIELDS:
@@ -376,13 +385,13 @@ def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
         statistics_length=postscript.statistics_length,
         postscript_length=postscript.length,
         stripes=tuple(stripes),
-        row_count=numbers[_FOOTER_ROW_COUNT],
-        content_length=numbers[_FOOTER_CONTENT_LENGTH] or None,
+        row_count=numbers[FOOTER_ROW_COUNT],
+        content_length=numbers[FOOTER_CONTENT_LENGTH] or None,
         types=tuple(types),
-        is_proleptic=_IS_PROLEPTIC.get(numbers[FOOTER_CALENDAR]),
+        is_proleptic=CALENDARS.get(numbers[FOOTER_CALENDAR]),
         user_metadata=metadata,
         version=postscript.version,
-        writer=numbers[_FOOTER_WRITER],
+        writer=numbers[FOOTER_WRITER],
         writer_version=postscript.writer_version,
         statistics_count=statistics_count,
     )

@@ -30,7 +30,13 @@ import zoneinfo
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["add_zone", "find_zones", "is_zone_name", "missing_zone", "named_zone"]
+import numpy as np
+import pyarrow as pa
+
+from mutation_api.format.plain_array import has_timestamp
+from mutation_api.format.timestamps import FIRST_KNOWN_INSTANT
+
+__all__ = ["add_zone", "find_zones", "is_zone_name", "missing_zone", "named_zone", "uses_early_offsets"]
 
 _SYSTEM = Path("/usr/share/zoneinfo")
 _VARIABLE = "TZDIR"
@@ -73,6 +79,9 @@ _SHORT_NAMES = {
 """Java's short names."""
 
 _NO_OFFSET = frozenset(("", "UTC", "GMT", "Etc/UTC", "Etc/GMT", "Z"))
+_NANOS_PER_SECOND = 10**9
+_FIRST_AGREED = (FIRST_KNOWN_INSTANT + 24 * 60 * 60) * _NANOS_PER_SECOND
+"""The local time, in nanoseconds since 1970, from which ORC and Java use the same offset of a zone."""
 _FILES = "files"
 
 _mutex = threading.Lock()
@@ -207,3 +216,26 @@ def _files(place: Path) -> Iterator[Path]:
     for directory, folders, names in os.walk(place):
         folders[:] = [each for each in folders if each not in ("posix", "right", "__pycache__")]
         yield from (Path(directory, name) for name in names if not name.endswith((".py", ".pyc")))
+
+
+def uses_early_offsets(array: pa.Array) -> bool:
+    """Return True if a column has timestamps for which ORC and Java use different offsets of a zone."""
+    if pa.types.is_timestamp(array.type):
+        # There may be any value below a null. The time zone is then looked up unnecessarily.
+        data = array.buffers()[1]
+        if data is None or not len(array):
+            return False
+        values = np.frombuffer(data, np.int64)[array.offset : array.offset + len(array)]
+        return bool(values.min() < _FIRST_AGREED)
+    kind = array.type
+    if not kind.num_fields or not has_timestamp(kind):
+        return False
+    if pa.types.is_list(kind):
+        return uses_early_offsets(array.values)
+    if pa.types.is_map(kind):
+        return uses_early_offsets(array.keys) or uses_early_offsets(array.items)
+    return any(
+        uses_early_offsets(array.field(i))
+        for i in range(kind.num_fields)
+        if has_timestamp(kind.field(i).type)
+    )

@@ -27,12 +27,18 @@ from mutation_api.errors import (
 )
 from mutation_api.format.hive_type import HiveType
 from mutation_api.format.plain_array import has_timestamp
-from mutation_api.format.timestamps import FIRST_KNOWN_INSTANT
 from mutation_api.orc.format.checked_file import FAULTS, check_values, checked_stripe, fault_of, null_keys
+from mutation_api.orc.format.plain_stripe import plain_stripe
 from mutation_api.orc.format.stored_values import Range, column_id, comparable_range
 from mutation_api.orc.format.stripe_sections import StripeFooter, parse_statistics
 from mutation_api.orc.format.tail import OrcTail, tail_length, tail_of
-from mutation_api.orc.format.time_zones import add_zone, find_zones, missing_zone, named_zone
+from mutation_api.orc.format.time_zones import (
+    add_zone,
+    find_zones,
+    missing_zone,
+    named_zone,
+    uses_early_offsets,
+)
 from mutation_api.orc.format.type_tree import column_numbers, numbers_of_columns
 from mutation_api.orc.read.column_reader import (
     ReadOptions,
@@ -52,9 +58,6 @@ __all__ = ["OrcInput"]
 logger = logging.getLogger(__name__)
 
 _OUT_OF_RANGE = "out of range for nanosecond"
-_NANOS_PER_SECOND = 10**9
-_FIRST_AGREED = (FIRST_KNOWN_INSTANT + 24 * 60 * 60) * _NANOS_PER_SECOND
-"""The local time, in nanoseconds since 1970, from which ORC and Java use the same offset of a zone."""
 _ROWS_DECODED_PER_SOUGHT = 16384
 """The rows that pyarrow decodes in the time in which pyorc seeks one row, which blocks other threads."""
 _WHOLE_STRIPE_BYTES = 1024 * 1024
@@ -125,11 +128,18 @@ class OrcInput:
         with self._reading() as opened:
             footer = self._stripe_footer(opened, index)
             self._fetch(opened, index, columns, footer)
-            check_values(opened.stream, self._tail, footer, self._numbers(columns))
+            numbers = self._numbers(columns)
             unsafe = self._with_null_keys(columns, footer)
             found = None
-            if not (self._needs_pyorc or unsafe):
-                found = self._read_with_pyarrow(opened, index, columns, footer)
+            if self._needs_pyorc or unsafe:
+                check_values(opened.stream, self._tail, footer, numbers)
+            elif plain := plain_stripe(opened.stream, self._tail, footer, index, numbers):
+                check_values(pa.BufferReader(plain.file), plain.tail, plain.footer, numbers)
+                file = pa.orc.ORCFile(pa.BufferReader(plain.file))
+                found = self._read_with_pyarrow(file, 0, columns, footer)
+            else:
+                check_values(opened.stream, self._tail, footer, numbers)
+                found = self._read_with_pyarrow(opened.file, index, columns, footer)
             return self._read_with_pyorc(opened, index, columns, footer, unsafe) if found is None else found
 
     def _stripe_footer(self, opened: OpenFile, index: int) -> StripeFooter:
@@ -177,11 +187,18 @@ class OrcInput:
         return rows if np.array_equal(positions, np.arange(stripe_rows)) else rows.take(pa.array(positions))
 
     def _read_with_pyarrow(
-        self, opened: OpenFile, index: int, columns: Sequence[str], footer: StripeFooter
+        self, file: pa.orc.ORCFile, index: int, columns: Sequence[str], footer: StripeFooter
     ) -> pa.RecordBatch | None:
-        """Return the values that pyarrow reads; None if it fails, or uses other zone offsets than Java."""
+        """Return the values that pyarrow reads; None if it fails, or uses other zone offsets than Java.
+
+        Args:
+            file: the file, or a copy of its stripe.
+            index: the number of the stripe in ``file``.
+            columns: the names of the columns.
+            footer: the footer of the stripe.
+        """
         try:
-            found = self._unpadded(self._decoded(opened.file, index, columns))
+            found = self._unpadded(self._decoded(file, index, columns))
         except pa.ArrowInvalid as error:
             if _OUT_OF_RANGE not in str(error):
                 raise self._fault(error) from error
@@ -191,7 +208,7 @@ class OrcInput:
             raise
         except FAULTS as error:
             raise self._fault(error) from error
-        is_sure = not any(map(_is_early, found.columns)) or named_zone(footer.zone) is None
+        is_sure = not any(map(uses_early_offsets, found.columns)) or named_zone(footer.zone) is None
         return found if is_sure else None
 
     def _decoded(self, file: Any, index: int, columns: Sequence[str]) -> pa.RecordBatch:
@@ -429,22 +446,3 @@ class OrcInput:
                 "TZDIR to a directory that has it"
             )
         return fault_of(error, self.location)
-
-
-def _is_early(array: pa.Array) -> bool:
-    """Return True if a column has timestamps for which ORC and Java use different offsets of a zone."""
-    if pa.types.is_timestamp(array.type):
-        # There may be any value below a null. The time zone is then looked up unnecessarily.
-        data = array.buffers()[1]
-        if data is None or not len(array):
-            return False
-        values = np.frombuffer(data, np.int64)[array.offset : array.offset + len(array)]
-        return bool(values.min() < _FIRST_AGREED)
-    kind = array.type
-    if not kind.num_fields or not has_timestamp(kind):
-        return False
-    if pa.types.is_list(kind):
-        return _is_early(array.values)
-    if pa.types.is_map(kind):
-        return _is_early(array.keys) or _is_early(array.items)
-    return any(_is_early(array.field(i)) for i in range(kind.num_fields) if has_timestamp(kind.field(i).type))

@@ -27,6 +27,7 @@ from isal import isal_zlib
 from mutation_api.errors import CorruptFileError
 from mutation_api.orc.format.compression import Compression, chunk_header
 from mutation_api.orc.format.protobuf import (
+    FOOTER_CONTENT_LENGTH,
     FOOTER_STRIPE,
     MAGIC,
     POSTSCRIPT_BLOCK_BYTES,
@@ -36,6 +37,7 @@ from mutation_api.orc.format.protobuf import (
     STREAM_COLUMN,
     STREAM_KIND_ROW_INDEX,
     STREAM_LENGTH,
+    STRIPE_ENCODING,
     STRIPE_STREAM,
     as_bytes,
     as_number,
@@ -61,8 +63,6 @@ _LEAST_BYTES = 64
 """Shorter streams, of which small files have many, are not worth compressing."""
 
 # Field numbers, and the number of a kind of stream.
-_FOOTER_CONTENT_LENGTH = 2
-_STRIPE_ENCODING = 2
 _STREAM_KIND = 1
 _ENCODING_KIND = 1
 _STREAM_AT = slice(2, 6)
@@ -300,7 +300,7 @@ class _StripeFooter:
                 streams.append(_Stream.parsed(as_bytes(value)))
                 continue
             others.append(raw)
-            if field == _STRIPE_ENCODING:
+            if field == STRIPE_ENCODING:
                 first, kind, _ = field_at(as_bytes(value), 0)
                 if first != _ENCODING_KIND:
                     raise ValueError("an encoding does not begin with its kind")
@@ -310,13 +310,8 @@ class _StripeFooter:
 
 def _new_footer(footer: bytes, stripes: Sequence[StripeInfo], content_length: int) -> bytes:
     """Return the file's footer with new stripes."""
-    kept = with_numbers(footer, {_FOOTER_CONTENT_LENGTH: content_length}, dropped={FOOTER_STRIPE})
-    return kept + b"".join(bytes_field(FOOTER_STRIPE, _stripe_information(stripe)) for stripe in stripes)
-
-
-def _stripe_information(stripe: StripeInfo) -> bytes:
-    numbers = (*_lengths(stripe), stripe.row_count)
-    return b"".join(number_field(field, number) for field, number in enumerate(numbers, 1))
+    kept = with_numbers(footer, {FOOTER_CONTENT_LENGTH: content_length}, dropped={FOOTER_STRIPE})
+    return kept + b"".join(bytes_field(FOOTER_STRIPE, stripe.message) for stripe in stripes)
 
 
 def _lengths(stripe: StripeInfo) -> tuple[int, int, int, int]:

@@ -1,0 +1,186 @@
+"""A copy of a stripe without compression, as a file with one stripe.
+
+pyarrow decodes such a copy faster than a stripe that is compressed with zlib, as Hive's files are by default,
+because libdeflate takes two thirds of the time of zlib. With all columns of the benchmark of reading, the
+copy and its decoding take three quarters of the processor time.
+
+Source: the ORC v1 specification (compression, stripes, file tail).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any, NamedTuple
+
+import deflate
+import pyarrow as pa
+
+from mutation_api.orc.format.compression import CHUNK_HEADER_BYTES, Compression
+from mutation_api.orc.format.protobuf import (
+    FOOTER_CALENDAR,
+    FOOTER_CONTENT_LENGTH,
+    FOOTER_HEADER_LENGTH,
+    FOOTER_ROW_COUNT,
+    FOOTER_STRIPE,
+    FOOTER_TYPE,
+    FOOTER_WRITER,
+    MAGIC,
+    POSTSCRIPT_BLOCK_BYTES,
+    POSTSCRIPT_COMPRESSION,
+    POSTSCRIPT_FOOTER_LENGTH,
+    POSTSCRIPT_MAGIC,
+    POSTSCRIPT_VERSION,
+    POSTSCRIPT_WRITER_VERSION,
+    STREAM_COLUMN,
+    STREAM_KIND,
+    STREAM_KIND_ROW_INDEX,
+    STREAM_LENGTH,
+    STRIPE_ENCODING,
+    STRIPE_STREAM,
+    STRIPE_WRITER_ZONE,
+    bytes_field,
+    number_field,
+    varint,
+)
+from mutation_api.orc.format.stripe_sections import Stream, StripeFooter
+from mutation_api.orc.format.tail import CALENDARS, OrcTail, StripeInfo
+
+__all__ = ["PlainStripe", "plain_stripe"]
+
+_LEAST_BYTES = 64 * 1024
+_MOST_BYTES = 64 * 1024 * 1024
+"""Streams that are shorter in the file, or may be longer when inflated, are not copied."""
+_BYTES_PER_STREAM, _BYTES_PER_ENCODING, _BYTES_OF_TAIL = 32, 16, 512
+"""The maximum size of these messages."""
+
+
+class PlainStripe(NamedTuple):
+    """A file in memory with one stripe.
+
+    Attributes:
+        file: the bytes of the file.
+        tail: its tail.
+        footer: the footer of its stripe.
+    """
+
+    file: pa.Buffer
+    tail: OrcTail
+    footer: StripeFooter
+
+
+def plain_stripe(
+    stream: Any, tail: OrcTail, footer: StripeFooter, index: int, columns: Collection[int]
+) -> PlainStripe | None:
+    """Return a copy of a stripe without compression.
+
+    Args:
+        stream: the bytes of the file.
+        tail: the file's tail.
+        footer: the footer of the stripe.
+        index: the number of the stripe.
+        columns: the numbers of the columns that the copy has. The schema still has all columns.
+
+    Returns:
+        The copy. None if it would not be decoded faster, if it may need more than 64 MiB, or if the stripe is
+        damaged: the decoder of the file itself then reports the damage.
+    """
+    chosen = [s for s in footer.streams if s.kind < STREAM_KIND_ROW_INDEX and s.column in columns]
+    if tail.compression is not Compression.ZLIB:
+        return None
+    if not _LEAST_BYTES <= sum(s.stop - s.start for s in chosen) <= _MOST_BYTES:
+        return None
+    packed = [_read(stream, each) for each in chosen]
+    chunks = [list(_chunks(each)) for each in packed]
+    most = sum(c.stop - c.start if c.is_original else tail.block_bytes for each in chunks for c in each)
+    if most > _MOST_BYTES:
+        return None
+    types = b"".join(bytes_field(FOOTER_TYPE, each) for each in tail.types)
+    messages = len(types) + len(chosen) * _BYTES_PER_STREAM + len(tail.types) * _BYTES_PER_ENCODING
+    buffer = pa.allocate_buffer(most + messages + len(footer.zone) + _BYTES_OF_TAIL)
+    file = pa.FixedSizeBufferWriter(buffer)
+    file.write(MAGIC)
+    streams = []
+    try:
+        for data, parts, found in zip(packed, chunks, chosen, strict=True):
+            start = file.tell()
+            for each in parts:
+                file.write(_content(data, each, tail.block_bytes))
+            streams.append(Stream(found.kind, found.column, start, file.tell()))
+    except (deflate.DeflateError, OSError):
+        return None
+    copied = footer._replace(streams=tuple(streams))
+    end = _stripe_footer(copied)
+    start = len(MAGIC)
+    stripe = StripeInfo(start, 0, file.tell() - start, len(end), tail.stripes[index].row_count)
+    plain = tail._replace(compression=Compression.NONE, stripes=(stripe,), row_count=stripe.row_count)
+    file.write(end + _tail(plain, types))
+    return PlainStripe(buffer.slice(0, file.tell()), plain, copied)
+
+
+class _Chunk(NamedTuple):
+    start: int
+    stop: int
+    is_original: bool
+
+
+def _read(stream: Any, place: Stream) -> memoryview:
+    stream.seek(place.start)
+    return memoryview(stream.read_buffer(place.stop - place.start))
+
+
+def _chunks(data: memoryview) -> Iterator[_Chunk]:
+    position = 0
+    while position < len(data):
+        start = position + CHUNK_HEADER_BYTES
+        header = int.from_bytes(data[position:start], "little")
+        position = start + (header >> 1)
+        yield _Chunk(start, position, bool(header & 1))
+
+
+def _content(data: memoryview, chunk: _Chunk, block_bytes: int) -> memoryview | bytearray:
+    content = data[chunk.start : chunk.stop]
+    return content if chunk.is_original else deflate.deflate_decompress(content, block_bytes)
+
+
+def _stripe_footer(footer: StripeFooter) -> bytes:
+    parts = [
+        bytes_field(
+            STRIPE_STREAM,
+            number_field(STREAM_KIND, stream.kind)
+            + number_field(STREAM_COLUMN, stream.column)
+            + number_field(STREAM_LENGTH, stream.stop - stream.start),
+        )
+        for stream in footer.streams
+    ]
+    parts += [bytes_field(STRIPE_ENCODING, each.message) for each in footer.encodings]
+    if footer.zone:
+        parts.append(bytes_field(STRIPE_WRITER_ZONE, footer.zone.encode()))
+    return b"".join(parts)
+
+
+def _tail(tail: OrcTail, types: bytes) -> bytes:
+    """Return the footer, the postscript and the length of the postscript."""
+    (stripe,) = tail.stripes
+    footer = b"".join(
+        [
+            number_field(FOOTER_HEADER_LENGTH, len(MAGIC)),
+            number_field(FOOTER_CONTENT_LENGTH, stripe.end),
+            bytes_field(FOOTER_STRIPE, stripe.message),
+            types,
+            number_field(FOOTER_ROW_COUNT, tail.row_count),
+            number_field(FOOTER_WRITER, tail.writer),
+            *(number_field(FOOTER_CALENDAR, code) for code, p in CALENDARS.items() if p is tail.is_proleptic),
+        ]
+    )
+    writer_version = [] if tail.writer_version is None else [tail.writer_version]
+    postscript = b"".join(
+        [
+            number_field(POSTSCRIPT_FOOTER_LENGTH, len(footer)),
+            number_field(POSTSCRIPT_COMPRESSION, tail.compression),
+            number_field(POSTSCRIPT_BLOCK_BYTES, tail.block_bytes),
+            bytes_field(POSTSCRIPT_VERSION, b"".join(map(varint, tail.version))),
+            *(number_field(POSTSCRIPT_WRITER_VERSION, each) for each in writer_version),
+            bytes_field(POSTSCRIPT_MAGIC, MAGIC),
+        ]
+    )
+    return footer + postscript + bytes([len(postscript)])
