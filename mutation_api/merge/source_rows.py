@@ -119,10 +119,17 @@ def dense_ranks(values: pa.Array, *, is_descending: bool) -> Indices:
 
 def row_codes(columns: Sequence[pa.Array]) -> Indices:
     """Return a number for each of n rows, the same for equal rows. NULL equals NULL, NaN equals NaN."""
-    codes = np.zeros(len(columns[0]), np.int64)
-    for column in columns:
-        ranks = dense_ranks(column, is_descending=False)
-        codes = np.unique(codes * (ranks.max(initial=0) + 1) + ranks, return_inverse=True)[1]
+    codes = _value_codes(columns[0])
+    for column in columns[1:]:
+        further = _value_codes(column)
+        codes = np.unique(codes * (further.max(initial=0) + 1) + further, return_inverse=True)[1]
+    return codes
+
+
+def _value_codes(values: pa.Array) -> Indices:
+    if pa.types.is_null(values.type) or pa.types.is_floating(values.type):  # a dictionary has 0.0 and -0.0
+        return dense_ranks(values, is_descending=False)
+    codes: Indices = values.dictionary_encode("encode").indices.to_numpy().astype(np.int64)
     return codes
 
 

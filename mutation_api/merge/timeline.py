@@ -116,8 +116,10 @@ def history_changes(
     """
     key = list(rules.key)
     codes = row_codes(pa.concat_batches([stored.select(key), events.rows.select(key)]).columns)
-    wanted = np.isin(codes[: stored.num_rows], codes[stored.num_rows :])
-    return _Timeline(table, rules, stored.filter(pa.array(wanted)), events).changes()
+    of_stored, of_events = np.split(codes, [stored.num_rows])
+    wanted = np.isin(of_stored, of_events)
+    codes = np.concatenate([of_stored[wanted], of_events])
+    return _Timeline(table, rules, stored.filter(pa.array(wanted)), events, codes).changes()
 
 
 _STORED, _IMPLIED, _NEW = range(3)
@@ -127,11 +129,18 @@ class _Timeline:
     """The events of some keys: those of stored rows, those that stored intervals imply, and new ones.
 
     ``rows`` are the stored rows, then the new events. ``points`` are their valid_from, then the valid_to of
-    the stored rows. An event is a position in ``kind``, ``row`` (in ``rows``), ``at`` (in ``points``) and
-    ``is_delete``.
+    the stored rows. ``codes`` has a number for each of ``rows``, the same for rows of one key. An event is a
+    position in ``kind``, ``row`` (in ``rows``), ``at`` (in ``points``) and ``is_delete``.
     """
 
-    def __init__(self, table: AcidTable, rules: HistoryRules, stored: pa.RecordBatch, events: Events) -> None:
+    def __init__(
+        self,
+        table: AcidTable,
+        rules: HistoryRules,
+        stored: pa.RecordBatch,
+        events: Events,
+        codes: Indices,
+    ) -> None:
         self._table = table
         self._rules = rules
         self._row_ids = stored.column(ROW_ID_COLUMN)
@@ -146,7 +155,7 @@ class _Timeline:
                 for name, each in ((rules.valid_from, first), (rules.valid_to, last))
             )
         self._points = pa.concat_arrays([first, last])
-        self._codes = row_codes([self._rows.column(name) for name in rules.key])
+        self._codes = codes
         self._ranks = dense_ranks(self._points, is_descending=False)
         size = stored.num_rows
         if rules.in_log_order:
