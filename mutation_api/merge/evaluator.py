@@ -25,6 +25,7 @@ from mutation_api.merge.source_rows import order_of_rows, sort_keys
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.evaluation import (
     Path,
+    check_no_padded_texts,
     checked_expression,
     evaluate,
     evaluate_each,
@@ -32,7 +33,6 @@ from mutation_api.table.evaluation import (
     paths_read,
     result_type,
 )
-from mutation_api.table.expression_parts import check_no_padded_texts
 from mutation_api.table.partition import partition_scalars, partition_type
 
 __all__ = [

@@ -47,7 +47,7 @@ from mutation_api.merge.source_rows import check_read_bytes, plain_batch, source
 from mutation_api.merge.sql_conditions import resolved_condition
 from mutation_api.read.table_view import open_table
 from mutation_api.table.acid_table import WriterOptions
-from mutation_api.table.expression_parts import char_paths
+from mutation_api.table.evaluation import char_paths
 from mutation_api.table.row_type import checked_assignments
 from mutation_api.write.apply import apply_arrow
 from mutation_api.write.forecast import ApplySummary

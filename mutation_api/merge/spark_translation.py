@@ -25,7 +25,7 @@ from mutation_api.merge.spark_expressions import CheckedMerge, Expression, colum
 from mutation_api.merge.sql_conditions import resolved_condition
 from mutation_api.spark.frame_table import arrow_type_of
 from mutation_api.spark.plan import in_wall_clock, wall_clock_type
-from mutation_api.table.expression_parts import char_paths
+from mutation_api.table.evaluation import char_paths
 
 __all__ = ["ArrowTranslation", "OnlySparkError"]
 

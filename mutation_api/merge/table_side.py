@@ -9,19 +9,23 @@ first. The other columns are read in a second pass, only for the rows that are s
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mutation_api.errors import DirectoryStateError
+from mutation_api.errors import DirectoryStateError, RecordLayoutError
 from mutation_api.format.differences import differs
 from mutation_api.format.event import ROW_ID_COLUMN
+from mutation_api.format.plain_array import has_timestamp
 from mutation_api.merge.acting import UNCHANGED, UPDATED, Acting, AnyMerge
 from mutation_api.merge.clauses import MergeOptions
 from mutation_api.merge.differences import SourceKeys
@@ -31,7 +35,9 @@ from mutation_api.merge.resolve import Alternatives
 from mutation_api.merge.source_rows import check_memory
 from mutation_api.merge.target_rows import READING_DEFAULT, KeyedSplits, PlannedView, Reading, TargetRows
 from mutation_api.orc.read.key_filter import KeyFilter
+from mutation_api.read.row_filter import RowFilter
 from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.expression_parts import columns_of
 from mutation_api.write.local_plan import LocalOptions
 
 __all__ = ["TableSide", "late_columns", "settled"]
@@ -250,8 +256,24 @@ class TableSide:
             return None
         if not self.keys.distinct.num_rows:  # every row is without a source row
             partitions = self._partitions(self.resolved.by_source_where)
-            return self._reader.all_rows(partitions) if partitions else None
+            return self._reader.all_rows(partitions, self._rest_where) if partitions else None
         return self._keyed(self._reader, self.keys.distinct, self.resolved.by_source_where, excludes=True)
+
+    @property
+    def _rest_where(self) -> RowFilter | None:
+        """The condition without which no clause acts on rows without a source row.
+
+        None if there is none, or if the reader cannot evaluate it. It reads timestamps in one form only.
+        """
+        conditions = [c.condition for c in self.resolved.clauses if not c.match.has_source]
+        if not all(isinstance(each, pc.Expression) for each in conditions):
+            return None
+        schema = pa.schema(list(target_types(self.table).items()))
+        either = reduce(operator.or_, map(columns_of, conditions))
+        with contextlib.suppress(RecordLayoutError, pa.ArrowNotImplementedError):
+            found = RowFilter.of(either, self.table, schema)
+            return None if any(map(has_timestamp, found.schema.types)) else found
+        return None
 
     @cached_property
     def _both(self) -> _Both:

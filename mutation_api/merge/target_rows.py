@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import pyarrow as pa
@@ -15,6 +15,7 @@ from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.read.key_groups import KeyGroups, group_keys
 from mutation_api.read.partition_plan import SnapshotSplit
 from mutation_api.read.read_ahead import read_in_turn
+from mutation_api.read.row_filter import RowFilter
 from mutation_api.read.snapshot_reader import exact_rows, split_rows
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
@@ -73,13 +74,15 @@ READING_DEFAULT = Reading()
 class KeyedSplits:
     """Splits that may hold rows to read, the keys that select the rows, and the names of the key columns.
 
-    ``valid_ids`` are the ids whose rows are visible.
+    ``valid_ids`` are the ids whose rows are visible. Rows that do not meet ``where`` may be left out, if no
+    keys select the rows.
     """
 
     splits: Sequence[SnapshotSplit]
     groups: KeyGroups
     key_names: Sequence[str]
     valid_ids: ValidIdList
+    where: RowFilter | None = None
 
     @property
     def byte_count(self) -> int:
@@ -131,14 +134,15 @@ class TargetRows:
         )
         return self._planned(partitions, groups, keys.column_names)
 
-    def all_rows(self, partitions: Sequence[str]) -> KeyedSplits:
+    def all_rows(self, partitions: Sequence[str], where: RowFilter | None = None) -> KeyedSplits:
         """Return all splits of some partitions, with all of their rows.
 
         Args:
             partitions: see :meth:`keyed`.
+            where: rows that do not meet this condition may be left out. If None, no row is left out.
         """
         groups = KeyGroups(None, False, dict.fromkeys(partitions, (0, 0)), False, {}, self.table.num_buckets)
-        return self._planned(partitions, groups, ())
+        return replace(self._planned(partitions, groups, ()), where=where)
 
     def _planned(self, partitions: Sequence[str], groups: KeyGroups, key_names: Sequence[str]) -> KeyedSplits:
         splits = self.view.plan([name for name in partitions if groups.has_partition(name)])
@@ -162,7 +166,15 @@ class TargetRows:
             def rows(form: TimestampForm) -> Iterator[pa.RecordBatch]:
                 options = ReadOptions(form, batch_rows=BATCH_ROWS)
                 return split_rows(
-                    table, split, keyed.valid_ids, columns, options, groups, checks_placement=is_checked
+                    table,
+                    split,
+                    keyed.valid_ids,
+                    columns,
+                    options,
+                    groups,
+                    where=keyed.where,
+                    is_exact=False,
+                    checks_placement=is_checked,
                 )
 
             if not self.exact_timestamps:

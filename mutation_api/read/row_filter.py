@@ -29,6 +29,8 @@ from mutation_api.orc.format.stored_values import Range
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.evaluation import (
     bindable,
+    char_paths,
+    check_no_padded_texts,
     checked_expression,
     columns_read,
     evaluate,
@@ -36,7 +38,7 @@ from mutation_api.table.evaluation import (
     named_column,
     result_type,
 )
-from mutation_api.table.expression_parts import char_paths, check_no_padded_texts, expression_text
+from mutation_api.table.expression_parts import expression_text
 from mutation_api.table.partition import partition_scalars
 
 __all__ = ["InPartition", "RowFilter"]

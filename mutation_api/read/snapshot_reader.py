@@ -249,6 +249,7 @@ def split_rows(
     groups: KeyGroups | None = None,
     *,
     where: RowFilter | None = None,
+    is_exact: bool = True,
     row_ids: bool = True,
     checks_placement: bool = False,
 ) -> Iterator[pa.RecordBatch]:
@@ -263,7 +264,9 @@ def split_rows(
         groups: return only the rows that these keys select. The split's partition must pass
             ``has_partition``.
         where: return only rows that meet the condition. Its columns need not be among ``columns``. Parts of
-            files without such a row are left out, unless there are ``groups``.
+            files without such a row are left out, unless ``groups`` select rows by keys.
+        is_exact: False to return rows that do not meet ``where`` too, if leaving them out saves no reading. A
+            row for which the condition has no value is returned then.
         row_ids: True if ROW__ID is returned. An insert-only table has none.
         checks_placement: True to reject misplaced rows. See
             :func:`~read_split`.
@@ -289,7 +292,7 @@ def split_rows(
     only: RowChoice | None = None
     if groups is not None:
         only = groups.filter_for(split.partition_name)
-    elif where is not None:
+    if only is None and where is not None:
         only = where.in_partition(split.partition_name)
     for batch in read_split(
         table,
@@ -307,7 +310,7 @@ def split_rows(
         if has_row_ids and row_ids:
             found = {ROW_ID_COLUMN: _row_ids(table, split, batch), **found}
         rows = pa.RecordBatch.from_pydict(found)
-        if where is not None:
+        if where is not None and is_exact:
             rows = where.rows(rows)
             if not rows.num_rows:
                 continue

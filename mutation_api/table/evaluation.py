@@ -2,6 +2,10 @@
 
 A field of a struct column is named by a path: ``pc.field("source", "price")``. An expression is resolved only
 over the columns that it names, so other columns have no cost and may have any type.
+
+A literal with trailing blanks that is compared with a char column is rejected. A char is read without its
+trailing blanks, so for Arrow it differs from every such string, while Hive's releases disagree. Any answer
+would be a guess.
 """
 
 from __future__ import annotations
@@ -9,14 +13,17 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from mutation_api.errors import RecordLayoutError, listed
+from mutation_api.format.hive_type import HiveType, parse_hive_type
 from mutation_api.table.expression_parts import (
     Path,
     expression_text,
+    folded,
     has_fatal_literal,
     named_paths,
     with_small_integers,
@@ -26,6 +33,8 @@ from mutation_api.table.expression_parts import (
 __all__ = [
     "Path",
     "bindable",
+    "char_paths",
+    "check_no_padded_texts",
     "checked_expression",
     "columns_read",
     "evaluate",
@@ -349,3 +358,90 @@ def _without(schema: pa.Schema, path: Path) -> pa.Schema:
 def _other_name(names: Sequence[str]) -> str:
     """Return a name that differs from all of these."""
     return f"{max(names, key=len)}_"
+
+
+_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "is_in", "index_in")
+_KEEP_TEXTS = ("cast", "coalesce", "if_else", "utf8_lower", "utf8_upper", "ascii_lower", "ascii_upper")
+"""Functions that return one of their string arguments, possibly in another form, but with its trailing
+blanks."""
+
+
+@dataclass(frozen=True)
+class _Texts:
+    """The possible origins of the string that a part returns: some char columns, or some padded strings."""
+
+    columns: tuple[Path, ...] = ()
+    padded: tuple[str, ...] = ()
+
+    def __add__(self, other: _Texts) -> _Texts:
+        return _Texts(self.columns + other.columns, self.padded + other.padded)
+
+
+def char_paths(types: Mapping[str, str], *above: str) -> frozenset[Path]:
+    """Return the paths of char columns, and of char fields of struct columns.
+
+    Args:
+        types: Hive types by column.
+        above: the first elements of each path, such as the side of a merge.
+    """
+    found = set()
+    for name, text in types.items():
+        if "char(" in text:
+            kind = parse_hive_type(text)
+            found |= {(*above, name, *path) for path in _char_fields(kind)}
+    return frozenset(found)
+
+
+def _char_fields(kind: HiveType) -> Iterator[Path]:
+    if kind.kind == "char":
+        yield ()
+    elif kind.kind == "struct":
+        for name, child in zip(kind.field_names, kind.children, strict=True):
+            yield from ((name, *path) for path in _char_fields(child))
+
+
+def check_no_padded_texts(expression: pc.Expression, chars: frozenset[Path], what: str) -> None:
+    """Reject an expression that compares a char column with a string that ends with a blank.
+
+    Args:
+        expression: an expression with names of columns in lower case.
+        chars: the paths of char columns. See :func:`char_paths`.
+        what: the role of the expression, for messages.
+
+    Raises:
+        RecordLayoutError: If it contains such a comparison. The message names the column and the string.
+    """
+    if not chars:
+        return
+
+    def of_call(name: str, arguments: Sequence[_Texts], values: pa.Array | None) -> _Texts:
+        found = sum(arguments, _Texts((), _padded(values)))
+        if name not in _COMPARISONS:
+            return found if name in _KEEP_TEXTS else _Texts()
+        if found.columns and found.padded:
+            raise RecordLayoutError(
+                f"{what} {expression_text(expression)} compares {'.'.join(found.columns[0])}, a char, with "
+                f"{found.padded[0]!r}: a char is read without its trailing blanks, and Hive's releases "
+                f"differ in such comparisons. Write {found.padded[0].rstrip(' ')!r}"
+            )
+        return _Texts()
+
+    with contextlib.suppress(pa.ArrowNotImplementedError, pa.ArrowInvalid):  # raised for unknown columns
+        folded(
+            expression,
+            lambda path: _Texts((path,)) if path in chars else _Texts(),
+            lambda value: _Texts((), _padded(value)),
+            of_call,
+        )
+
+
+def _padded(values: pa.Array | None) -> tuple[str, ...]:
+    if values is None or not _holds_texts(values.type):
+        return ()
+    return tuple(text for text in values.to_pylist() if text is not None and text.endswith(" "))
+
+
+def _holds_texts(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _holds_texts(kind.value_type)
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

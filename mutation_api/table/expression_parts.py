@@ -4,20 +4,14 @@ Arrow shows the parts of an expression only in the form in which it pickles one:
 schema's metadata list the parts in order: ``field_ref``, ``nested_field_ref`` followed by as many
 ``field_ref``, ``literal`` and ``options`` with the number of the column that holds them, ``call``, ``end``.
 
-A literal with trailing blanks that is compared with a char column is rejected. A char is read without its
-trailing blanks, so for Arrow it differs from every such string, while Hive's releases disagree. Any answer
-would be a guess.
-
 Source: Serialize in Arrow's compute/expression.cc; ArrowSchema of Arrow's C data interface, which provides
 all metadata, while ``Schema.metadata`` provides only the last value of each key.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from decimal import Context, Decimal
 from functools import reduce
 from typing import TypeVar
@@ -25,13 +19,9 @@ from typing import TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mutation_api.errors import RecordLayoutError
-from mutation_api.format.hive_type import HiveType, parse_hive_type
-
 __all__ = [
     "Path",
-    "char_paths",
-    "check_no_padded_texts",
+    "columns_of",
     "exact_values",
     "expression_text",
     "fields_of",
@@ -84,15 +74,29 @@ def fields_of(expression: pc.Expression, column: str) -> pc.Expression:
     Raises:
         pa.ArrowNotImplementedError: See :func:`named_paths`.
     """
+    return _with_paths(expression, lambda path: (column.encode(), *path))
+
+
+def columns_of(expression: pc.Expression) -> pc.Expression:
+    """Return the expression over columns instead of the fields of a struct column: reverses `fields_of`.
+
+    Raises:
+        pa.ArrowNotImplementedError: See :func:`named_paths`.
+    """
+    return _with_paths(expression, lambda path: path[1:])
+
+
+def _with_paths(
+    expression: pc.Expression, changed: Callable[[tuple[bytes, ...]], tuple[bytes, ...]]
+) -> pc.Expression:
     pickled = _pickled(expression)
     parts, moved = iter(_metadata(pickled.schema)), list[tuple[bytes, bytes]]()
-    outer = (_FIELD, column.encode())
     for key, value in parts:
-        if key == _NESTED:
-            moved += [(_NESTED, str(int(value) + 1).encode()), outer]
-            moved += [next(parts) for _ in range(int(value))]
-        elif key == _FIELD:
-            moved += [(_NESTED, b"2"), outer, (key, value)]
+        if key in (_FIELD, _NESTED):
+            old = (value,) if key == _FIELD else tuple(next(parts)[1] for _ in range(int(value)))
+            path = changed(old)
+            moved += [(_NESTED, str(len(path)).encode())] if len(path) > 1 else []
+            moved += [(_FIELD, name) for name in path]
         else:
             moved.append((key, value))
     return _unpickled(expression, pickled.replace_schema_metadata(pa.KeyValueMetadata(moved)))
@@ -356,90 +360,3 @@ def _texts(address: int) -> Iterator[bytes]:
         at += ctypes.sizeof(ctypes.c_int32)
         yield ctypes.string_at(at, length)
         at += length
-
-
-_COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "is_in", "index_in")
-_KEEP_TEXTS = ("cast", "coalesce", "if_else", "utf8_lower", "utf8_upper", "ascii_lower", "ascii_upper")
-"""Functions that return one of their string arguments, possibly in another form, but with its trailing
-blanks."""
-
-
-@dataclass(frozen=True)
-class _Texts:
-    """The possible origins of the string that a part returns: some char columns, or some padded strings."""
-
-    columns: tuple[Path, ...] = ()
-    padded: tuple[str, ...] = ()
-
-    def __add__(self, other: _Texts) -> _Texts:
-        return _Texts(self.columns + other.columns, self.padded + other.padded)
-
-
-def char_paths(types: Mapping[str, str], *above: str) -> frozenset[Path]:
-    """Return the paths of char columns, and of char fields of struct columns.
-
-    Args:
-        types: Hive types by column.
-        above: the first elements of each path, such as the side of a merge.
-    """
-    found = set()
-    for name, text in types.items():
-        if "char(" in text:
-            kind = parse_hive_type(text)
-            found |= {(*above, name, *path) for path in _char_fields(kind)}
-    return frozenset(found)
-
-
-def _char_fields(kind: HiveType) -> Iterator[Path]:
-    if kind.kind == "char":
-        yield ()
-    elif kind.kind == "struct":
-        for name, child in zip(kind.field_names, kind.children, strict=True):
-            yield from ((name, *path) for path in _char_fields(child))
-
-
-def check_no_padded_texts(expression: pc.Expression, chars: frozenset[Path], what: str) -> None:
-    """Reject an expression that compares a char column with a string that ends with a blank.
-
-    Args:
-        expression: an expression with names of columns in lower case.
-        chars: the paths of char columns. See :func:`char_paths`.
-        what: the role of the expression, for messages.
-
-    Raises:
-        RecordLayoutError: If it contains such a comparison. The message names the column and the string.
-    """
-    if not chars:
-        return
-
-    def of_call(name: str, arguments: Sequence[_Texts], values: pa.Array | None) -> _Texts:
-        found = sum(arguments, _Texts((), _padded(values)))
-        if name not in _COMPARISONS:
-            return found if name in _KEEP_TEXTS else _Texts()
-        if found.columns and found.padded:
-            raise RecordLayoutError(
-                f"{what} {expression_text(expression)} compares {'.'.join(found.columns[0])}, a char, with "
-                f"{found.padded[0]!r}: a char is read without its trailing blanks, and Hive's releases "
-                f"differ in such comparisons. Write {found.padded[0].rstrip(' ')!r}"
-            )
-        return _Texts()
-
-    with contextlib.suppress(pa.ArrowNotImplementedError, pa.ArrowInvalid):  # raised for unknown columns
-        folded(
-            expression,
-            lambda path: _Texts((path,)) if path in chars else _Texts(),
-            lambda value: _Texts((), _padded(value)),
-            of_call,
-        )
-
-
-def _padded(values: pa.Array | None) -> tuple[str, ...]:
-    if values is None or not _holds_texts(values.type):
-        return ()
-    return tuple(text for text in values.to_pylist() if text is not None and text.endswith(" "))
-
-
-def _holds_texts(kind: pa.DataType) -> bool:
-    if pa.types.is_dictionary(kind):
-        return _holds_texts(kind.value_type)
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import datetime
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ from mutation_api.errors import (
 )
 from mutation_api.hive.connection import Hive
 from mutation_api.hive.hive_table import HiveTable
+from mutation_api.orc.read.orc_input import OrcInput
+from mutation_api.storage.location import Location
 from mutation_api.write import apply
 from tests.unit.hive.conftest import NAME, MakeHive
 from tests.unit.hive.test_steps import read, row, rows
@@ -402,3 +404,42 @@ def test_columns_that_the_table_lacks_are_added(make_hive: MakeHive, line: str) 
     odd = rows(row(4)).append_column("gap", pa.array([1], pa.duration("s")))
     with pytest.raises(MutationError, match="gap"):
         hive.table(NAME).append(odd, schema="add")
+
+
+@pytest.mark.parametrize(
+    ("where", "expected"),
+    [
+        ("id = 5", {5}),
+        ("id = 5 or id = 105", {5, 105}),
+        ("price > 3 and id < 10", set(range(4, 10))),
+        ("id is null", set()),
+    ],
+)
+def test_strings_are_read_only_of_files_with_a_row_to_change(
+    make_hive: MakeHive, monkeypatch: pytest.MonkeyPatch, where: str, expected: set[int]
+) -> None:
+    """The columns of the condition are read first, of all files."""
+    connected = make_hive("4.1", keys=())
+    for first in (0, 100):
+        ids = range(first, first + 10)
+        prices = pa.array([Decimal(n % 100) for n in ids], pa.decimal128(8, 2))
+        data = pa.table({"id": pa.array(ids, pa.int64()), "item": ["tea"] * 10, "price": prices})
+        connected.table(NAME).append(data)
+    ids_of, asked = dict[Location, set[int]](), set[Location]()
+    decoded = OrcInput.read_stripe
+
+    def read_stripe(file: OrcInput, index: int, columns: Sequence[str]) -> pa.RecordBatch:
+        found = decoded(file, index, columns)
+        if "row.id" in columns and file.location not in ids_of:
+            ids_of[file.location] = set(found.column("row").field("id").to_pylist())
+        if "row.item" in columns:
+            asked.add(file.location)
+        return found
+
+    monkeypatch.setattr(OrcInput, "read_stripe", read_stripe)
+    assert connected.table(NAME).update(set={"item": "'milk'"}, where=where).total.updated == len(expected)
+    assert len(ids_of) == 4
+    assert asked == {file for file, ids in ids_of.items() if ids & expected}
+    with connected.snapshot(NAME) as view:
+        milk = view.table(NAME).scan(["id"], where="item = 'milk'").to_arrow()
+    assert set(milk["id"].to_pylist()) == expected
