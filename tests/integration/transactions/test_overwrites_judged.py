@@ -360,7 +360,7 @@ def test_insert_only_tables(line: Line, hive: Hive) -> None:
 
 
 @on_both
-@pytest.mark.parametrize("times", [20, pytest.param(300, marks=pytest.mark.long)])
+@pytest.mark.parametrize("times", [20, pytest.param(1000, marks=pytest.mark.long)])
 def test_hive_reads_old_or_new_rows(line: Line, times: int) -> None:
     """While another thread overwrites two partitions again and again."""
     table = line.table(keys=KEYS)
