@@ -70,6 +70,14 @@ class BatchReport:
     txn_id: int | None
     tables: dict[str, BatchSummary]
 
+    def to_dict(self) -> dict[str, object]:
+        """Return the report as a dict of JSON types only."""
+        return {
+            "number": self.number,
+            "txn_id": self.txn_id,
+            "tables": {name: each.to_dict() for name, each in self.tables.items()},
+        }
+
     def __str__(self) -> str:
         if self.txn_id is None:
             return f"batch {self.number}: was already applied"

@@ -260,6 +260,10 @@ class ApplySummary:
     verify_seconds: float
     write_seconds: float
 
+    def to_dict(self) -> dict[str, object]:
+        """Return the summary as a dict of JSON types only."""
+        return dataclasses.asdict(self) | {"partitions": list(self.partitions)}
+
     @classmethod
     def from_manifests(
         cls,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 import re
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from mutation_api import ApplySummary
+from mutation_api.cdc import BatchReport, DisableReport
 from tests.public_names import FRONT_DOORS, public_names
 
 ROOT = Path(__file__).parents[2]
@@ -78,3 +81,47 @@ def test_the_public_names_are_the_known_ones() -> None:
     """A change for users is made knowingly: write the file anew (see tests/public_names.py), and the log."""
     known = (ROOT / "tests/golden/public_names.txt").read_text(encoding="utf-8").splitlines()
     assert public_names() == known
+
+
+PARTS = ("StepSummary", "TableReport", "TableSummary")
+
+REPORTS = sorted(
+    {
+        found
+        for door in FRONT_DOORS
+        for name in door.__all__
+        if name.endswith(("Report", "Summary")) and isinstance(found := getattr(door, name), type)
+    },
+    key=lambda found: found.__name__,
+)
+
+
+@pytest.mark.parametrize("report", REPORTS, ids=lambda report: report.__name__)
+def test_every_report_is_shown_as_text_and_as_a_dict(report: type) -> None:
+    """Some only as parts of others, which show them."""
+    assert callable(getattr(report, "to_dict", None)) or report.__name__ in PARTS
+
+
+def test_reports_of_changes_are_json() -> None:
+    """Those of an apply, of a batch, and of a table that follows a source."""
+    summary = ApplySummary("d.t", 7, 3, 0, 0, ("day=1",), 1, 1, 640, 0.0, 1.5)
+    batch = BatchReport(4, 7, {"d.t": summary}).to_dict()
+    assert json.loads(json.dumps(batch))["tables"]["d.t"] == {
+        "table": "d.t",
+        "txn_id": 7,
+        "inserted": 3,
+        "updated": 0,
+        "deleted": 0,
+        "partitions": ["day=1"],
+        "bucket_count": 1,
+        "file_count": 1,
+        "byte_count": 640,
+        "verify_seconds": 0.0,
+        "write_seconds": 1.5,
+    }
+    left = DisableReport("d.t", ("trigger x",), ("trigger y: no right",)).to_dict()
+    assert json.loads(json.dumps(left)) == {
+        "table": "d.t",
+        "removed": ["trigger x"],
+        "left": ["trigger y: no right"],
+    }

@@ -59,6 +59,10 @@ class DisableReport:
     removed: tuple[str, ...]
     left: tuple[str, ...] = ()
 
+    def to_dict(self) -> dict[str, object]:
+        """Return the report as a dict of JSON types only."""
+        return {"table": self.table, "removed": list(self.removed), "left": list(self.left)}
+
     def __str__(self) -> str:
         """Return one line, and another for each object that was not removed."""
         line = f"{self.table}: disabled; removed {', '.join(self.removed) or 'nothing in the source'}"

@@ -56,6 +56,21 @@ class EnableReport:
     objects: tuple[SourceObject, ...]
     is_dry_run: bool
 
+    def to_dict(self) -> dict[str, object]:
+        """Return the report as a dict of JSON types only."""
+        settings = self.settings
+        return {
+            "table": self.table,
+            "dry_run": self.is_dry_run,
+            "source": str(settings.source),
+            "source_table": settings.source_table,
+            "key": list(settings.key),
+            "method": settings.method.value,
+            "objects": [
+                {"kind": each.kind, "name": each.name, "create": list(each.create)} for each in self.objects
+            ],
+        }
+
     def __str__(self) -> str:
         """Return the statements of a dry run, or a line that describes the result."""
         found = self.settings

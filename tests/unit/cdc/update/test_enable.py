@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from typing import Any
 
@@ -43,6 +44,18 @@ def test_g1_without_a_key_nothing_is_done(make_shop: MakeShop) -> None:
     shop.source.run("INSERT INTO orders VALUES (1, 'tea', '1')")
     shop.extract()
     assert [row["item"] for row in shop.rows()] == ["tea"]
+
+
+def test_the_report_is_json(make_shop: MakeShop) -> None:
+    """The source, the key, the method and the objects, with the statements that create them."""
+    shop = make_shop()
+    planned = json.loads(json.dumps(shop.enable(method="changelog", dry_run=True).to_dict()))
+    assert planned["dry_run"]
+    done = json.loads(json.dumps(shop.enable(method="changelog").to_dict()))
+    assert done == planned | {"dry_run": False, "objects": done["objects"]}
+    assert (done["table"], done["key"], done["method"]) == ("default.orders", ["id"], "changelog")
+    assert [each["kind"] for each in done["objects"]] == [each["kind"] for each in planned["objects"]]
+    assert all(each["name"] and each["create"] for each in done["objects"])
 
 
 def test_g2_an_insert_only_method_needs_the_primary_key(make_shop: MakeShop) -> None:
