@@ -18,7 +18,7 @@ from mutation_api import connect
 from mutation_api.hive.hive_transaction import HiveTransaction
 from tests.fixtures.fix_judge import LINES
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3600)]
 
 WRITERS = 8
 KEYS = 40
