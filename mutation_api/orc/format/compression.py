@@ -13,18 +13,20 @@ import enum
 import io
 import zlib
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import pyarrow as pa
 
 from mutation_api.orc.format.protobuf import varint_at
 
 __all__ = [
-    "CHUNK_HEADER_BYTES",
     "DAMAGE",
     "LARGEST_BLOCK_BYTES",
+    "Chunk",
     "Compression",
     "chunk_contents",
     "chunk_header",
+    "chunks_of",
     "holds_bytes",
     "original_chunks",
     "unpacked",
@@ -33,7 +35,7 @@ __all__ = [
 DAMAGE = (ValueError, IndexError, OverflowError, OSError, zlib.error, pa.ArrowException)
 """The errors that unpacking and parsing arbitrary bytes can raise. Each of them means a damaged file."""
 
-CHUNK_HEADER_BYTES = 3
+_HEADER_BYTES = 3
 _MAX_CHUNK_BYTES = (1 << 23) - 1
 LARGEST_BLOCK_BYTES = 1 << 23
 """The maximum size of a compression block, which a reader holds in memory.
@@ -60,7 +62,7 @@ class Compression(enum.IntEnum):
 
 def chunk_header(length: int, *, is_original: bool) -> bytes:
     """Return the header of a chunk of ``length`` bytes. ``is_original``: True if they are not compressed."""
-    return (length << 1 | is_original).to_bytes(CHUNK_HEADER_BYTES, "little")
+    return (length << 1 | is_original).to_bytes(_HEADER_BYTES, "little")
 
 
 def original_chunks(data: bytes, block_bytes: int) -> bytes:
@@ -126,21 +128,47 @@ def chunk_contents(data: bytes, compression: Compression, block_bytes: int) -> I
 
     Arguments and errors are those of :func:`unpacked`.
     """
+    for chunk in chunks_of(data, block_bytes):
+        content = data[chunk.start : chunk.stop]
+        yield chunk.head, content if chunk.is_original else _decompress(content, compression, block_bytes)
+
+
+class Chunk(NamedTuple):
+    """The positions of a chunk: of its header, and of the bytes after it.
+
+    ``is_original``: True if these bytes are not compressed.
+    """
+
+    head: int
+    start: int
+    stop: int
+    is_original: bool
+
+
+def chunks_of(data: bytes | memoryview, block_bytes: int) -> Iterator[Chunk]:
+    """Yield the chunks of a stream or section, without unpacking them.
+
+    Args:
+        data: consecutive chunks.
+        block_bytes: the maximum content of one chunk.
+
+    Raises:
+        ValueError: If the bytes are not such chunks, or if a chunk is longer than a block.
+    """
     if not 0 < block_bytes <= LARGEST_BLOCK_BYTES:
         raise ValueError(
             f"compression blocks of {block_bytes} bytes; at most {LARGEST_BLOCK_BYTES} bytes are supported"
         )
     position = 0
     while position < len(data):
-        header = int.from_bytes(data[position : position + CHUNK_HEADER_BYTES], "little")
-        head, start = position, position + CHUNK_HEADER_BYTES
+        header = int.from_bytes(data[position : position + _HEADER_BYTES], "little")
+        head, start = position, position + _HEADER_BYTES
         position = start + (header >> 1)
         if position > len(data):
             raise ValueError(f"a compression chunk ends at byte {position} of {len(data)}")
         if header >> 1 > block_bytes:
             raise ValueError(f"a compression chunk has {header >> 1} bytes, but a block has {block_bytes}")
-        chunk = data[start:position]
-        yield head, chunk if header & 1 else _decompress(chunk, compression, block_bytes)
+        yield Chunk(head, start, position, bool(header & 1))
 
 
 def _decompress(chunk: bytes, compression: Compression, block_bytes: int) -> bytes:

@@ -9,13 +9,13 @@ Source: the ORC v1 specification (compression, stripes, file tail).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from typing import Any, NamedTuple
 
 import deflate
 import pyarrow as pa
 
-from mutation_api.orc.format.compression import CHUNK_HEADER_BYTES, Compression
+from mutation_api.orc.format.compression import Chunk, Compression, chunks_of
 from mutation_api.orc.format.protobuf import (
     FOOTER_CALENDAR,
     FOOTER_CONTENT_LENGTH,
@@ -90,7 +90,10 @@ def plain_stripe(
     if not _LEAST_BYTES <= sum(s.stop - s.start for s in chosen) <= _MOST_BYTES:
         return None
     packed = [_read(stream, each) for each in chosen]
-    chunks = [list(_chunks(each)) for each in packed]
+    try:
+        chunks = [list(chunks_of(each, tail.block_bytes)) for each in packed]
+    except ValueError:
+        return None
     most = sum(c.stop - c.start if c.is_original else tail.block_bytes for each in chunks for c in each)
     if most > _MOST_BYTES:
         return None
@@ -117,27 +120,12 @@ def plain_stripe(
     return PlainStripe(buffer.slice(0, file.tell()), plain, copied)
 
 
-class _Chunk(NamedTuple):
-    start: int
-    stop: int
-    is_original: bool
-
-
 def _read(stream: Any, place: Stream) -> memoryview:
     stream.seek(place.start)
     return memoryview(stream.read_buffer(place.stop - place.start))
 
 
-def _chunks(data: memoryview) -> Iterator[_Chunk]:
-    position = 0
-    while position < len(data):
-        start = position + CHUNK_HEADER_BYTES
-        header = int.from_bytes(data[position:start], "little")
-        position = start + (header >> 1)
-        yield _Chunk(start, position, bool(header & 1))
-
-
-def _content(data: memoryview, chunk: _Chunk, block_bytes: int) -> memoryview | bytearray:
+def _content(data: memoryview, chunk: Chunk, block_bytes: int) -> memoryview | bytearray:
     content = data[chunk.start : chunk.stop]
     return content if chunk.is_original else deflate.deflate_decompress(content, block_bytes)
 
