@@ -22,7 +22,7 @@ from mutation_api.spark.local_spark_session import local_spark_session
 __all__ = ["archive_path", "make", "reading_options"]
 
 ROOT = Path(__file__).parents[2]
-TIMEOUT_SECONDS = 180
+TIMEOUT_SECONDS = 900
 SUBMIT_OPTIONS_VARIABLE = "SPARK_SUBMIT_OPTS"
 """Options for the JVM of each Spark program, read by Spark itself."""
 
