@@ -20,7 +20,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from metastore_client.valid_ids import ValidIdList
-from mutation_api.errors import WorkerError
+from mutation_api.errors import UnsupportedLocallyError, WorkerError
 from mutation_api.format.event import MAX_BUCKETS
 from mutation_api.merge.acting import Acting
 from mutation_api.merge.bucket_owners import Owners, buckets_of, typed_keys
@@ -246,23 +246,52 @@ class _Part:
         acts_on_rest = self.merge.resolved.acts_on_rest
         seen: list[pa.RecordBatch] = []
         plan: LocalMergePlan | None = None
-        for source in self._passes(pieces):
-            plan = self._plan(source)
+        for plan in self._plans(pieces):
             self.outcome.add_altered(plan.altered)
             self.doubled.add(plan.doubled.count, plan.doubled.samples)
             self._is_refused |= bool(plan.altered) or plan.doubled.count > 0
             if not self._is_refused:
                 yield from self._addressed(plan.acting_on_source)
             if acts_on_rest:
-                seen.append(source.select(list(self.merge.keys)))
+                seen.append(plan.source.select(list(self.merge.keys)))
         if self._is_refused:
             raise _RefusedKeysError
         if acts_on_rest:
             if plan is None or len(seen) > 1:
-                plan = self._plan(self._all_keys(seen))
+                plan = self._plan(self._all_keys(seen), None)
             yield from self._addressed(plan.acting_on_rest())
 
-    def _plan(self, source: pa.RecordBatch) -> LocalMergePlan:
+    def _plans(self, pieces: Iterable[bytes]) -> Iterator[LocalMergePlan]:
+        """Yield plans for parts of the source. Their table rows fit into memory as well, if possible."""
+        room = self.writer.options.sort_memory_bytes
+        for source in self._passes(pieces):
+            parts = [source]
+            while parts:
+                part = parts.pop()
+                plan = self._plan(part, part.nbytes + room)
+                try:
+                    if not (plan.altered or plan.doubled.count):
+                        plan.acting_on_source  # noqa: B018  (reads the table)
+                except UnsupportedLocallyError:
+                    halves = self._halves(part)
+                    if halves:
+                        parts += reversed(halves)
+                        continue
+                    plan = self._plan(part, None)
+                yield plan
+
+    def _halves(self, source: pa.RecordBatch) -> tuple[pa.RecordBatch, ...]:
+        """Cut source rows into two parts with different keys. Return nothing if that is not possible."""
+        (hashes,) = self._hashes(source)
+        is_less = hashes < np.median(hashes)
+        if not is_less.any():
+            is_less = hashes == hashes.min(initial=MAX_BUCKETS)
+        if is_less.all():
+            return ()
+        return source.filter(pa.array(is_less)), source.filter(pa.array(~is_less))
+
+    def _plan(self, source: pa.RecordBatch, memory_bytes: int | None) -> LocalMergePlan:
+        """Return the plan for some source rows. With ``memory_bytes``, reading more rows raises an error."""
         merge = self.merge
         return LocalMergePlan(
             self._view,
@@ -279,6 +308,7 @@ class _Part:
                 exact_timestamps=False,
                 in_one_pass=False,
                 checks_rest=merge.owners.by_bucket and bool(merge.keys),
+                memory_bytes=memory_bytes,
             ),
         )
 

@@ -103,7 +103,8 @@ class _Budget:
     def add(self, byte_count: int) -> None:
         """Raise UnsupportedLocallyError if the total exceeds the memory limit."""
         self._byte_count += byte_count
-        check_memory(self._table.full_name, "both states and their changes", self._byte_count, self._local)
+        most = self._local.memory_bytes
+        check_memory(self._table.full_name, "both states and their changes", self._byte_count, most)
 
     def counted(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield the batches and add their sizes."""

@@ -203,6 +203,7 @@ def local_history(
         byte_count = changes.nbytes + events.rows.nbytes
         for batch in reader.read(reader.keyed(distinct, partitions, null_safe=False)):
             byte_count += batch.nbytes
-            check_memory(table.full_name, "the changes and the versions of their keys", byte_count, local)
+            what = "the changes and the versions of their keys"
+            check_memory(table.full_name, what, byte_count, local.memory_bytes)
             stored.append(batch)
     return history_changes(table, rules, joined_rows(table, stored), events)

@@ -272,11 +272,11 @@ READ_BYTES_MAX = 256 << 20
 """The maximum size of a table's files that one process reads when Spark could read them instead."""
 
 
-def check_memory(table_name: str, what: str, byte_count: int, local: LocalOptions) -> None:
-    """Raise UnsupportedLocallyError if ``byte_count`` exceeds the engine's memory limit."""
-    if byte_count > local.memory_bytes:
+def check_memory(table_name: str, what: str, byte_count: int, memory_bytes: int) -> None:
+    """Raise UnsupportedLocallyError if ``byte_count`` exceeds the engine's limit ``memory_bytes``."""
+    if byte_count > memory_bytes:
         raise UnsupportedLocallyError(
-            f"table {table_name}: {what} would need more than the {local.memory_bytes:,} bytes that the "
+            f"table {table_name}: {what} would need more than the {memory_bytes:,} bytes that the "
             "local engine may use. Merge in several parts, raise the limit with "
             "LocalOptions(memory_bytes=…), or use Spark"
         )
@@ -321,7 +321,7 @@ def source_rows(table_name: str, source: object, local: LocalOptions) -> pa.Tabl
     byte_count = 0
     for batch in reader:
         byte_count += batch.nbytes
-        check_memory(table_name, "the source", byte_count, local)
+        check_memory(table_name, "the source", byte_count, local.memory_bytes)
         batches.append(batch)
     return pa.Table.from_batches(batches, reader.schema).rename_columns(names)
 

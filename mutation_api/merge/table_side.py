@@ -307,7 +307,8 @@ class TableSide:
         return pa.concat_batches(in_one_unit(self.table, batches)) if batches else None
 
     def _check_memory(self, what: str, byte_count: int) -> None:
-        check_memory(self.table.full_name, what, byte_count, self.local)
+        most = self.reading.memory_bytes or self.local.memory_bytes
+        check_memory(self.table.full_name, what, byte_count, most)
 
     # ---- readers
 

@@ -59,11 +59,13 @@ class Reading:
         in_one_pass: True to read rows with and without keys together, and to hold all of them.
         checks_rest: True to refuse rows without a key that lie in another bucket than that of their hash,
             where their key is sought.
+        memory_bytes: limit of the source and the rows that are held. None for the limit of the local engine.
     """
 
     exact_timestamps: bool = True
     in_one_pass: bool = True
     checks_rest: bool = False
+    memory_bytes: int | None = None
 
 
 READING_DEFAULT = Reading()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,9 +31,13 @@ from mutation_api import (
     read_table,
 )
 from mutation_api.format.layout import AcidVersion
-from mutation_api.merge import spark_merge
-from mutation_api.merge.bucket_owners import Owners
+from mutation_api.merge import spark_merge, table_side
+from mutation_api.merge.bucket_owners import Owners, SourceSplitter
+from mutation_api.merge.outcome import MergeOutcome
+from mutation_api.merge.source_rows import check_memory
 from mutation_api.merge.spark_buckets import BucketPlan, bucket_plan
+from mutation_api.spark.tasks import CHANGES, TASK, ChangeWriter
+from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.bucket_resolver import BucketIdResolver
@@ -43,6 +49,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.tasks]
 NAME = "default.t"
 ROWS = 60
 BUCKETS = 3
+MEMORY = 1000
+"""More than the keys of a bucket, and less than its rows with WIDE strings."""
+WIDE = 200
 SCHEMA = "id bigint, n int, msg string, ds string"
 
 
@@ -69,10 +78,11 @@ def client_of(directory: Path, partition: str = "", buckets: int = BUCKETS) -> M
     return MutatorClientBuilder().metastore(metastore).add_sink_table(NAME, create_partitions=True).build()
 
 
-def fill(spark: SparkSession, client: MutatorClient) -> None:
-    """Insert ROWS rows."""
+def fill(spark: SparkSession, client: MutatorClient, wide: int = 1) -> None:
+    """Insert ROWS rows with strings of ``wide`` times two or three characters."""
+    given = rows(spark, range(ROWS)).withColumn("msg", sf.repeat("msg", sf.lit(wide)))
     with client.new_transaction() as transaction:
-        apply_changes(transaction, NAME, rows(spark, range(ROWS)).withColumn("operation", sf.lit("insert")))
+        apply_changes(transaction, NAME, given.withColumn("operation", sf.lit("insert")))
 
 
 def rows(spark: SparkSession, ids: range, n: str = "id", ds: str = "id % 2") -> DataFrame:
@@ -122,6 +132,47 @@ def test_rows_are_those_that_spark_pairs(
     assert [each.partitions for each in reports] == [done.partitions] * 4
     assert (dry.samples, dry.groups) == (other_dry.samples, other_dry.groups)
     assert dry.file_count == done.file_count == other_done.file_count
+
+
+def test_rows_of_the_table_limit_a_pass(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Few bytes of source rows that match many bytes of table rows are merged in several parts."""
+    plans, held, cut = list[BucketPlan | str](), list[int](), list[int]()
+
+    def recorded(*args: Any, **options: Any) -> BucketPlan | str:
+        plans.append(bucket_plan(*args, **options))
+        return plans[-1]
+
+    def checked(name: str, what: str, byte_count: int, memory_bytes: int) -> None:
+        if memory_bytes < byte_count:
+            cut.append(byte_count)
+        check_memory(name, what, byte_count, memory_bytes)
+        held.append(memory_bytes)
+
+    monkeypatch.setattr(spark_merge, "bucket_plan", recorded)
+    monkeypatch.setattr(table_side, "check_memory", checked)
+    with contextlib.ExitStack() as stack:
+        client = stack.enter_context(client_of(tmp_path, "ds"))
+        fill(spark, client, WIDE)
+        transaction = stack.enter_context(client.new_transaction())
+        given = spark.range(40, 80)
+        merge = merge_into(transaction, NAME, source=given, on=["id"]).whenMatched().update({"n": "-1"})
+        expected = merge.dry_run().total
+        (plan,) = plans
+        assert isinstance(plan, BucketPlan)
+        task = plan.task
+        source = given.toArrow().cast(task.source)
+        found = MergeOutcome(task.keys, None)
+        writer = ChangeWriter("", "w", WriterOptions(sort_memory_bytes=MEMORY), HadoopSettings())
+        split = SourceSplitter(task.owners, task.keys, tuple(task.source.names), 1 << 20)
+        for piece in split(iter(source.combine_chunks().to_batches())):
+            (number,), (stream,) = piece.column(TASK).to_pylist(), piece.column(CHANGES).to_pylist()
+            merged = dataclasses.replace(task, writer=writer, is_dry_run=True).merged(number, [stream])
+            found.add_outcome(merged.outcome)
+        assert found.report(transaction, task.owners.table, is_dry_run=True).total == expected
+    assert len(cut) >= BUCKETS
+    assert max(held) <= source.nbytes + MEMORY, "a part was read without a limit"
 
 
 Begin = Callable[[MergeInto], MergeInto]
