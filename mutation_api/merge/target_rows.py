@@ -59,7 +59,7 @@ class Reading:
         in_one_pass: True to read rows with and without keys together, and to hold all of them.
         checks_rest: True to refuse rows without a key that lie in another bucket than that of their hash,
             where their key is sought.
-        memory_bytes: limit of the source and the rows that are held. None for the limit of the local engine.
+        memory_bytes: limit of the source and the rows that are held. If None, the limit of the local engine.
     """
 
     exact_timestamps: bool = True
