@@ -58,7 +58,9 @@ from .hive.hive_table import HiveTable as HiveTable
 from .hive.hive_table import SnapshotTable as SnapshotTable
 from .hive.hive_transaction import HiveSnapshot as HiveSnapshot
 from .hive.hive_transaction import HiveTransaction as HiveTransaction
-from .hive.hive_transaction import TableHandle as TableHandle
+from .hive.table_handle import LazyScan as LazyScan
+from .hive.table_handle import SeparateMerge as SeparateMerge
+from .hive.table_handle import TableHandle as TableHandle
 from .merge.clauses import FirstBy as FirstBy
 from .merge.clauses import first_by as first_by
 from .merge.history import HistoryReport as HistoryReport

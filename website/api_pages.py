@@ -112,11 +112,13 @@ PAGES = (
     ),
     ApiPage(
         "Merge",
-        "Upsert rows by key, and compare states of a table. [Merge by key](../../guides/merge.md) is the "
-        "guide. `HiveTable.merge` begins a merge of Arrow data, and `merge_into` one with Spark.",
+        "Upsert rows by key, and compare states of a table. [Merge by key](../../guides/merge.md) is "
+        "the guide. `HiveTable.merge` and `TableHandle.merge` begin merges of Arrow data, "
+        "`merge_into` one with Spark.",
         {
             "mutation_api": (
-                "LocalMerge- merge_into MergeInto- first_by FirstBy= MergeReport= MergeCounts= diff"
+                "LocalMerge- SeparateMerge- merge_into MergeInto- first_by FirstBy= MergeReport= "
+                "MergeCounts= diff"
             ),
         },
         {
@@ -134,9 +136,9 @@ PAGES = (
         "Read the rows of a snapshot, also of a past one. [Read tables](../../guides/read.md) is the guide.",
         {
             "mutation_api": (
-                "HiveSnapshot- SnapshotTable- TableScan- ScanExplanation= TimestampForm= BinaryEncoding= "
-                "export_rows read_table open_table open_directory TableView- Snapshot- PastSnapshot- "
-                "SnapshotView"
+                "HiveSnapshot- SnapshotTable- TableScan- LazyScan- ScanExplanation= TimestampForm= "
+                "BinaryEncoding= export_rows read_table open_table open_directory TableView- Snapshot- "
+                "PastSnapshot- SnapshotView"
             ),
         },
         {

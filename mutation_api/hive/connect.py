@@ -10,7 +10,7 @@ from metastore_client.hive_site import MetastoreConfig
 from metastore_client.remote import thrift_client
 from mutation_api.errors import ConfigurationError, ConnectionFailedError
 from mutation_api.hive.connection import Hive
-from mutation_api.hive.connection_options import ConnectionOptions
+from mutation_api.hive.hive_transaction import ConnectionOptions
 from mutation_api.storage.hadoop_settings import log_in_as_spark
 from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MetastoreTarget, user_of
 from mutation_api.transaction.listener import LockFailureListener

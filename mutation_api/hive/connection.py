@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from metastore_client.client import MetastoreClient
 from mutation_api.errors import ConfigurationError, TransactionStateError
 from mutation_api.hive.change_feed import ChangeFeed
-from mutation_api.hive.connection_options import ConnectionOptions
 from mutation_api.hive.consumer import Consumer
 from mutation_api.hive.feed_rules import FeedKeys, Images
-from mutation_api.hive.hive_transaction import HiveSnapshot, HiveTransaction, TableHandle
+from mutation_api.hive.hive_transaction import ConnectionOptions, HiveSnapshot, HiveTransaction
+from mutation_api.hive.table_handle import TableHandle
 from mutation_api.table.acid_table import TableRole, WriterOptions
 from mutation_api.transaction.attempts import LOST_RACES, Attempts, check_function
 from mutation_api.transaction.builder import MutatorClientBuilder
@@ -312,7 +312,7 @@ class Hive(ClosedAtEnd, NotPickled):
         return self.table(name)
 
     def table(self, name: str) -> TableHandle:
-        """Return a table (``database.table``): schema, history, a check of its files, and single changes::
+        """Return a table (``database.table``): schema, history, checks, reads, and single changes::
 
             hive.table("sales.orders").delete(where="item = 'tea'")
 
@@ -326,7 +326,7 @@ class Hive(ClosedAtEnd, NotPickled):
         database, table = split_full_name(name)
         with metastore_errors_as_ours(f"could not look up table {database}.{table}"):
             opened = Catalog(self._metastore).read(TableSpec(database, table, TableRole.SOURCE))
-        return TableHandle(self._metastore, opened.table, self.transaction, self.alter_table)
+        return TableHandle(self._metastore, opened.table, self.transaction, self.snapshot, self.alter_table)
 
     def tables(self, database: str, *, like: str = "*") -> list[str]:
         """Return the names ``database.table`` of a database's tables and views, sorted.

@@ -17,9 +17,8 @@ import pyarrow.compute as pc
 
 from metastore_client.client import MetastoreClient
 from mutation_api.errors import ConfigurationError, SourcePositionError, listed
-from mutation_api.hive.connection_options import ConnectionOptions
 from mutation_api.hive.hive_table import SnapshotTable
-from mutation_api.hive.hive_transaction import HiveSnapshot, HiveTransaction
+from mutation_api.hive.hive_transaction import ConnectionOptions, HiveSnapshot, HiveTransaction
 from mutation_api.transaction.catalog import normal_full_name, split_full_name
 from mutation_api.transaction.feed_position import joined_positions, positions_of_tables
 from mutation_api.transaction.lock import WriteLock

@@ -1,46 +1,57 @@
-"""HiveTransaction and HiveSnapshot, which are ``with`` blocks.
+"""HiveTransaction and HiveSnapshot, which are ``with`` blocks, and the options that they share.
 
 HiveTransaction: atomic changes of some tables.
 
 HiveSnapshot: a consistent view of some tables.
-
-TableHandle: one table outside of both; each change is a separate transaction.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from types import TracebackType
-from typing import Unpack
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
-from metastore_client.client import MetastoreClient
 from mutation_api.errors import TransactionStateError
 from mutation_api.hive.hive_table import HiveTable, SnapshotTable
 from mutation_api.hive.table_changes import TableChanges
-from mutation_api.merge.history import HistoryOptionsDict, HistoryReport
-from mutation_api.merge.local_merge import Condition, Values
-from mutation_api.merge.merge_report import MergeReport
-from mutation_api.read.table_scan import arrow_schema
-from mutation_api.table.acid_table import AcidTable, WriterOptions
+from mutation_api.table.acid_table import WriterOptions
+from mutation_api.transaction.builder import MutatorClientBuilder
+from mutation_api.transaction.listener import LockFailureListener, SaidByTheNextStep
 from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.past_snapshot import AsOf, PastSnapshot
 from mutation_api.transaction.snapshot import ClosedAtEnd, NotPickled, OfOneProcess, Snapshot
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.transaction.transaction_state import TransactionSummary, ended_meanwhile
-from mutation_api.upkeep.alter_acid_table import AlteredTable, SchemaMode, added_columns, check_mode
-from mutation_api.upkeep.history import TableHistory, table_history
-from mutation_api.upkeep.verify.verify import Progress, VerifyReport, verify_table
-from mutation_api.write.arrow_input import arrow_reader
-from mutation_api.write.change_set import MemoryShare, OverwriteReport
+from mutation_api.write.change_set import MemoryShare
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["HiveSnapshot", "HiveTransaction", "TableHandle"]
+__all__ = ["ConnectionOptions", "HiveSnapshot", "HiveTransaction"]
 
 _COLLECTING_PART = 4
 """The fraction of the memory for changes that wait for the commit is 1/_COLLECTING_PART."""
+
+
+@dataclass(frozen=True)
+class ConnectionOptions:
+    """The options of ``connect``, except for the metastore."""
+
+    user: str | None
+    lock_timeout_seconds: float
+    write_lock: str
+    time_zone: str | None
+    listener: LockFailureListener | None
+    local: LocalOptions
+
+    def builder(self) -> MutatorClientBuilder:
+        """Return a builder of clients with these options."""
+        builder = MutatorClientBuilder()
+        builder.lock_timeout_seconds(self.lock_timeout_seconds).write_lock(self.write_lock)
+        builder.lock_failure_listener(self.listener or SaidByTheNextStep())
+        if self.user is not None:
+            builder.user(self.user)
+        if self.time_zone is not None:
+            builder.time_zone(self.time_zone)
+        return builder
 
 
 class HiveTransaction(OfOneProcess):
@@ -288,150 +299,3 @@ class HiveSnapshot(ClosedAtEnd, NotPickled):
     def __enter__(self) -> HiveSnapshot:
         """Open."""
         return self.open()
-
-
-class TableHandle:
-    """A table of a metastore, as it was described when the handle was made. Created by ``Hive.table``.
-
-    It holds no lock. To read rows, use ``Hive.snapshot``. Each change is a separate transaction. For
-    several changes in one, use ``Hive.transaction``.
-
-    Args:
-        metastore: the metastore's client.
-        table: the table's descriptor.
-        transaction: begins a transaction of the table; see ``Hive.transaction``.
-        alter: adds columns to the table; see ``Hive.alter_table``.
-    """
-
-    def __init__(
-        self,
-        metastore: MetastoreClient,
-        table: AcidTable,
-        transaction: Callable[..., HiveTransaction],
-        alter: Callable[..., AlteredTable],
-    ) -> None:
-        self._metastore = metastore
-        self._table = table
-        self._transaction = transaction
-        self._alter = alter
-
-    def __repr__(self) -> str:
-        """Return the name and the columns."""
-        columns = ", ".join(f"{column.name} {column.type}" for column in self._table.all_columns)
-        return f"TableHandle({self.name}: {columns})"
-
-    @property
-    def name(self) -> str:
-        """The name ``database.table``, in lower case."""
-        return self._table.full_name
-
-    @property
-    def schema(self) -> pa.Schema:
-        """The columns as scans read them: data columns, then partition columns."""
-        return arrow_schema(self._table)
-
-    def history(self) -> TableHistory:
-        """Return the changes of the table, transaction by transaction; see ``table_history``.
-
-        Raises:
-            TableNotFoundError: If the table was dropped.
-            ConnectionFailedError, TransactionError: If the server could not be queried.
-            OSError: If a directory cannot be listed.
-        """
-        return table_history(self._metastore, self.name)
-
-    def verify(self, *, threads: int | None = None, progress: Progress | None = None) -> VerifyReport:
-        """Examine all files of the table, as a snapshot of this moment reads them; see ``verify_table``.
-
-        Args:
-            threads: the number of files to examine at a time. If None, one per processor.
-            progress: called periodically, from any thread.
-
-        Raises:
-            TableNotFoundError: If the table was dropped.
-            LockNotAcquiredError, ConnectionFailedError, TransactionError: See Transaction.begin.
-            ReadError, OSError: If a directory cannot be listed, or this machine cannot read a file.
-        """
-        return verify_table(self._metastore, self.name, threads=threads, progress=progress)
-
-    def append(self, data: object, *, create_partitions: bool = False, schema: SchemaMode = "exact") -> int:
-        """Add rows in a separate transaction; see ``HiveTable.append``.
-
-        Args:
-            data: the rows.
-            create_partitions: True to create missing partitions.
-            schema: ``"add"`` to add the columns that the table lacks before the transaction begins, as
-                ``Hive.alter_table`` does. They are NULL in older rows. ``"exact"`` refuses them.
-        """
-        data = self._with_columns(data, schema)
-        with self._transaction(self.name, create_partitions=create_partitions) as tx:
-            return tx.table(self.name).append(data)
-
-    def delete(self, *, where: pc.Expression | str, dry_run: bool = False) -> MergeReport:
-        """Delete rows by a condition in a separate transaction; see ``HiveTable.delete``."""
-        with self._transaction(self.name) as tx:
-            return tx.table(self.name).delete(where=where, dry_run=dry_run)
-
-    def update(self, *, set: Values, where: Condition = None, dry_run: bool = False) -> MergeReport:
-        """Update rows by a condition in a separate transaction; see ``HiveTable.update``."""
-        with self._transaction(self.name) as tx:
-            return tx.table(self.name).update(set=set, where=where, dry_run=dry_run)
-
-    def upsert(
-        self,
-        data: object,
-        on: Sequence[str] | None = None,
-        *,
-        create_partitions: bool = False,
-        dry_run: bool = False,
-        schema: SchemaMode = "exact",
-    ) -> MergeReport:
-        """Update or insert rows in a separate transaction; see ``HiveTable.upsert`` and :meth:`append`."""
-        data = self._with_columns(data, schema, dry_run=dry_run)
-        with self._transaction(self.name, create_partitions=create_partitions) as tx:
-            return tx.table(self.name).upsert(data, on, dry_run=dry_run)
-
-    def overwrite(
-        self,
-        data: object,
-        *,
-        partitions: str | Sequence[Mapping[str, object]] | None = None,
-        where: Condition = None,
-        create_partitions: bool = False,
-        dry_run: bool = False,
-    ) -> OverwriteReport:
-        """Replace rows in a separate transaction; see ``HiveTable.overwrite``."""
-        with self._transaction(self.name, create_partitions=create_partitions) as tx:
-            return tx.table(self.name).overwrite(data, partitions=partitions, where=where, dry_run=dry_run)
-
-    def track(
-        self,
-        changes: object,
-        key: Sequence[str],
-        sequence: str | Sequence[str],
-        *,
-        create_partitions: bool = False,
-        dry_run: bool = False,
-        **options: Unpack[HistoryOptionsDict],
-    ) -> HistoryReport:
-        """Add changes to a history in a separate transaction; see ``HiveTable.track``."""
-        with self._transaction(self.name, create_partitions=create_partitions) as tx:
-            return tx.table(self.name).track(changes, key, sequence, dry_run=dry_run, **options)
-
-    def truncate(self, *, dry_run: bool = False) -> MergeReport:
-        """Delete all rows in a separate transaction; see ``HiveTable.truncate``."""
-        with self._transaction(self.name) as tx:
-            return tx.table(self.name).truncate(dry_run=dry_run)
-
-    def _with_columns(self, data: object, schema: SchemaMode, *, dry_run: bool = False) -> object:
-        """Add columns that the data has and the table lacks. A dry run leaves them out of the data."""
-        check_mode(schema, f"table {self.name}")
-        if schema == "exact":
-            return data
-        reader = arrow_reader(data, f"table {self.name}: the rows")
-        missing = added_columns(self._table, reader.schema)
-        self._alter(self.name, add=missing, missing_only=True, dry_run=dry_run)
-        if not (dry_run and missing):
-            return reader
-        lost = {column.name.lower() for column in missing}
-        return reader.read_all().select([each for each in reader.schema.names if each.lower() not in lost])

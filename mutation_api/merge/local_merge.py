@@ -8,9 +8,10 @@ same. The clauses have the names that delta-rs uses. Conditions and values are A
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, Unpack
+from typing import Any, Self, TypeAlias, Unpack
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -54,7 +55,16 @@ from mutation_api.write.forecast import ApplySummary
 from mutation_api.write.local_plan import LocalOptions, forecast_arrow
 from mutation_api.write.staged_writer import LookingTransaction
 
-__all__ = ["LocalMerge", "changed_rows", "local_merge", "preview_plan", "write_plan"]
+__all__ = [
+    "GivenClause",
+    "LocalMerge",
+    "MergeClauses",
+    "changed_rows",
+    "local_merge",
+    "preview_plan",
+    "with_clauses",
+    "write_plan",
+]
 
 
 def write_plan(
@@ -177,8 +187,48 @@ def changed_rows(
     return LocalMerge(transaction, full_name, pa.table({}), (), MergeOptions(), local or LocalOptions())
 
 
+GivenClause: TypeAlias = "tuple[Match, Condition, Action, Values | None]"
+"""A clause as it was given: rows, condition, action and values."""
+
+
+class MergeClauses(ABC):
+    """The clauses of a merge. The first one whose condition holds acts on a row."""
+
+    def when_matched_update_all(self, when: Condition = None) -> Self:
+        """Update every column of matched rows to the source's value."""
+        return self._then(Match.MATCHED, when, Action.UPDATE)
+
+    def when_matched_update(self, values: Values, when: Condition = None) -> Self:
+        """Update some columns of matched rows. Other columns keep their values."""
+        return self._then(Match.MATCHED, when, Action.UPDATE, values)
+
+    def when_matched_delete(self, when: Condition = None) -> Self:
+        """Delete matched rows."""
+        return self._then(Match.MATCHED, when, Action.DELETE)
+
+    def when_not_matched_insert_all(self, when: Condition = None) -> Self:
+        """Insert source rows that match no table row."""
+        return self._then(Match.NOT_MATCHED, when, Action.INSERT)
+
+    def when_not_matched_insert(self, values: Values, when: Condition = None) -> Self:
+        """Insert source rows that match no table row, with these values. Other columns become NULL."""
+        return self._then(Match.NOT_MATCHED, when, Action.INSERT, values)
+
+    def when_not_matched_by_source_update(self, values: Values, when: Condition = None) -> Self:
+        """Update some columns of table rows that match no source row. Other columns keep their values."""
+        return self._then(Match.NOT_MATCHED_BY_SOURCE, when, Action.UPDATE, values)
+
+    def when_not_matched_by_source_delete(self, when: Condition = None) -> Self:
+        """Delete table rows that match no source row."""
+        return self._then(Match.NOT_MATCHED_BY_SOURCE, when, Action.DELETE)
+
+    @abstractmethod
+    def _then(self, match: Match, when: Condition, action: Action, values: Values | None = None) -> Self:
+        """Add a clause."""
+
+
 @dataclass
-class LocalMerge:
+class LocalMerge(MergeClauses):
     """A merge under construction, made by :func:`local_merge`.
 
     ``write`` is called with the change set, like :func:`~mutation_api.write.apply.apply_arrow`. It may keep
@@ -199,34 +249,6 @@ class LocalMerge:
     read_bytes_max: int | None = None
     is_described_only: bool = field(default=True, init=False)
     """True until :meth:`execute` or :meth:`dry_run` is called, so the merge has had no effect."""
-
-    def when_matched_update_all(self, when: Condition = None) -> LocalMerge:
-        """Update every column of matched rows to the source's value."""
-        return self._then(Match.MATCHED, when, Action.UPDATE)
-
-    def when_matched_update(self, values: Values, when: Condition = None) -> LocalMerge:
-        """Update some columns of matched rows. Other columns keep their values."""
-        return self._then(Match.MATCHED, when, Action.UPDATE, values)
-
-    def when_matched_delete(self, when: Condition = None) -> LocalMerge:
-        """Delete matched rows."""
-        return self._then(Match.MATCHED, when, Action.DELETE)
-
-    def when_not_matched_insert_all(self, when: Condition = None) -> LocalMerge:
-        """Insert source rows that match no table row."""
-        return self._then(Match.NOT_MATCHED, when, Action.INSERT)
-
-    def when_not_matched_insert(self, values: Values, when: Condition = None) -> LocalMerge:
-        """Insert source rows that match no table row, with these values. Other columns become NULL."""
-        return self._then(Match.NOT_MATCHED, when, Action.INSERT, values)
-
-    def when_not_matched_by_source_update(self, values: Values, when: Condition = None) -> LocalMerge:
-        """Update some columns of table rows that match no source row. Other columns keep their values."""
-        return self._then(Match.NOT_MATCHED_BY_SOURCE, when, Action.UPDATE, values)
-
-    def when_not_matched_by_source_delete(self, when: Condition = None) -> LocalMerge:
-        """Delete table rows that match no source row."""
-        return self._then(Match.NOT_MATCHED_BY_SOURCE, when, Action.DELETE)
 
     def execute(
         self,
@@ -302,9 +324,7 @@ class LocalMerge:
             check_read_bytes(table.full_name, plan.bytes_to_read, self.read_bytes_max)
         return plan
 
-    def _then(
-        self, match: Match, when: Condition, action: Action, values: Values | None = None
-    ) -> LocalMerge:
+    def _then(self, match: Match, when: Condition, action: Action, values: Values | None = None) -> Self:
         side = match.sides[0]
         columns = {
             SOURCE: [name.lower() for name in self.source.column_names],
@@ -364,6 +384,13 @@ class LocalMerge:
                 f'{error}. Pass an Arrow expression, such as pc.field("{side}", "{columns[side][0]}") > 1, '
                 "or merge with Spark: merge_into, or hive-mutate merge with --engine spark"
             ) from error
+
+
+def with_clauses(merge: LocalMerge, clauses: Iterable[GivenClause]) -> LocalMerge:
+    """Add clauses that were given before the merge began. Raises like the methods of LocalMerge."""
+    for clause in clauses:
+        merge._then(*clause)
+    return merge
 
 
 def _names_column(text: str, columns: Mapping[str, Sequence[str]], side: str) -> bool:

@@ -12,7 +12,7 @@ from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.errors import ConfigurationError, DirectoryStateError, LockLostError
 from mutation_api.hive.connect import connect
 from mutation_api.hive.connection import Hive
-from mutation_api.hive.connection_options import ConnectionOptions
+from mutation_api.hive.hive_transaction import ConnectionOptions
 from mutation_api.transaction.hold import open_holds
 from mutation_api.upkeep.doctor import doctor
 from tests.fixtures.fix_clock import FakeClock
