@@ -24,6 +24,7 @@ import json
 
 from mutation_api.cli.cluster_arguments import add_cluster_arguments
 from mutation_api.cli.engine_arguments import add_engine_argument, by_engine, engine_module
+from mutation_api.cli.parsers import add_flag, describe
 from mutation_api.cli.table_arguments import (
     add_format_argument,
     add_metastore_arguments,
@@ -51,21 +52,20 @@ APP_NAME = "hive-mutate apply"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``hive-mutate apply``."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = (__doc__ or "").partition("\n\n")[2]
+    describe(parser, __doc__)
     parser.add_argument("table", metavar="DB.TABLE", help="table to change")
     parser.add_argument("changes", metavar="CHANGES", type=location_from, help="file or directory of changes")
     add_format_argument(parser, "format of the changes (default: by the file's extension)")
     add_operation_column_argument(parser)
-    parser.add_argument(
+    add_flag(
+        parser,
         "--verify-row-ids",
-        action="store_true",
-        help="check that the rows of updates and deletes exist before anything is written",
+        "check that the rows of updates and deletes exist before anything is written",
     )
     add_write_arguments(parser)
     add_engine_argument(parser)
     add_cluster_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print the summary as one JSON object")
+    add_flag(parser, "--json", "print the summary as one JSON object")
     add_metastore_arguments(parser)
 
 

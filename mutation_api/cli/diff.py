@@ -48,7 +48,7 @@ from mutation_api.cli.engine_arguments import (
     engine_module,
     local_options,
 )
-from mutation_api.cli.parsers import in_option_names, option_names
+from mutation_api.cli.parsers import add_flag, describe, in_option_names, option_names
 from mutation_api.cli.table_arguments import (
     add_format_argument,
     add_key_argument,
@@ -87,9 +87,7 @@ _COUNTS = dict(zip(OPERATIONS, ("inserted", "updated", "deleted"), strict=True))
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``hive-mutate diff``."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = (__doc__ or "").partition("\n\n")[2]
-    parser.set_defaults(refuse_usage=parser.error)
+    describe(parser, __doc__)
     parser.add_argument("--table", required=True, metavar="DB.TABLE", help="table to compare")
     add_key_argument(parser, "columns that identify a row")
     other = parser.add_mutually_exclusive_group(required=True)
@@ -112,20 +110,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ID|TIME",
         help="compare the table as it was at this write id or time (default: as it is now)",
     )
-    parser.add_argument(
-        "--undo", action="store_true", help="save the changes that restore the state given with --since"
-    )
+    add_flag(parser, "--undo", "save the changes that restore the state given with --since")
     add_format_argument(parser, "format of the --against file (default: by its extension)")
     add_output_argument(
         parser, "file for the changes: .csv, .json, .orc or .parquet; an existing file is replaced"
     )
-    parser.add_argument("--summary", action="store_true", help="only count the differences, save no changes")
+    add_flag(parser, "--summary", "only count the differences, save no changes")
     add_operation_column_argument(parser)
     add_engine_argument(parser)
     add_cluster_arguments(parser)
     add_memory_argument(parser)
     add_lock_timeout_argument(parser, "another client's exclusive lock on a table, such as that of DDL")
-    parser.add_argument("--json", action="store_true", help="print the counts as one JSON object")
+    add_flag(parser, "--json", "print the counts as one JSON object")
     add_metastore_arguments(parser)
 
 

@@ -7,18 +7,21 @@ importing pyspark alone takes longer than a small change set takes from the prom
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import importlib.abc
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Protocol, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 
 import pyarrow as pa
 
+from mutation_api.cli.parsers import AnyParser
+from mutation_api.cli.terminal import Report
 from mutation_api.errors import ConfigurationError, UnsupportedLocallyError
 from mutation_api.merge.clauses import MergeOptionsDict, MergeRules
 from mutation_api.merge.file_rules import RowColumns, files_at
@@ -33,6 +36,9 @@ from mutation_api.transaction.transaction import Transaction
 from mutation_api.write.forecast import ApplySummary
 from mutation_api.write.local_plan import MEMORY_BYTES_DEFAULT, LocalOptions
 
+if TYPE_CHECKING:
+    from mutation_api.cdc.engine import AnySource, Engine
+
 __all__ = [
     "AUTO",
     "ENGINE_OPTIONS",
@@ -46,7 +52,6 @@ __all__ = [
     "MergeFiles",
     "MergeTask",
     "OpenVerbs",
-    "Report",
     "TableState",
     "TableVerbs",
     "VerbTable",
@@ -55,6 +60,7 @@ __all__ = [
     "by_engine",
     "chosen_engine",
     "engine_module",
+    "engine_opener",
     "has_spark",
     "local_options",
     "read_bytes_max",
@@ -87,13 +93,6 @@ class ApplyFile(Protocol):
         operation_column: str,
         verify_row_ids: bool,
     ) -> ApplySummary: ...
-
-
-class Report(Protocol):
-    """The report of a verb."""
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the report as plain values."""
 
 
 class TableVerbs(Protocol):
@@ -159,9 +158,7 @@ class OpenVerbs(Protocol):
     ) -> AbstractContextManager[VerbTable]: ...
 
 
-def add_engine_argument(
-    parser: argparse.ArgumentParser | argparse._ArgumentGroup, small: str = "for files of at most {} MiB"
-) -> None:
+def add_engine_argument(parser: AnyParser, small: str = "for files of at most {} MiB") -> None:
     """Declare ``--engine``.
 
     Args:
@@ -272,6 +269,36 @@ def engine_module(engine: str) -> ModuleType:
     if engine == LOCAL:
         _keep_pandas_out()
     return importlib.import_module(f"mutation_api.cli.{engine}_engine")
+
+
+def engine_opener(given: str, app_name: str, stack: ExitStack) -> Callable[[AnySource], Engine]:
+    """Return a function from a source to its engine, which refuses sources that the engine cannot read.
+
+    Call this before creating any array, since it prevents the import of pandas. Spark starts when it is first
+    needed, and runs until ``stack`` is closed.
+
+    Args:
+        given: the value of ``--engine``.
+        app_name: the name of the Spark application.
+        stack: the stack that ends Spark.
+    """
+
+    @functools.cache
+    def spark() -> Any:
+        return stack.enter_context(engine_module(SPARK).open_ingest(app_name))
+
+    from mutation_api.cdc.choice import EngineBySize  # only change sources need it
+
+    here = None if chosen_engine(given, ()) == SPARK else engine_module(LOCAL).ENGINE
+
+    def engine(source: AnySource) -> Engine:
+        found: Engine = spark() if here is None else here
+        if here is not None and given != LOCAL and has_spark():
+            found = EngineBySize(here, LOCAL_FILE_BYTES_MAX, spark)
+        found.check(source)
+        return found
+
+    return engine
 
 
 def _mebibytes(text: str) -> int:

@@ -20,7 +20,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from mutation_api.cli.parsers import in_option_names, option_names
+from mutation_api.cli.parsers import add_flag, add_repeatable, in_option_names, option_names
 from mutation_api.cli.table_arguments import (
     DIRECTORY_OPTIONS,
     add_directory_arguments,
@@ -60,7 +60,6 @@ _OPTIONS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.set_defaults(refuse_usage=parser.error)
     parser.add_argument("table", nargs="?", metavar="DB.TABLE", help="table of the metastore to read")
     add_metastore_arguments(parser)
     add_lock_timeout_argument(parser, "another client's exclusive lock on the table, such as that of DDL")
@@ -70,14 +69,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_row_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--columns", metavar="A,B", help="data columns to read (default: all)")
-    group.add_argument(
+    add_repeatable(
+        group,
         "--where-partition",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="read only partitions with this value; all conditions must be true (repeatable)",
+        "KEY=VALUE",
+        "read only partitions with this value; all conditions must be true (repeatable)",
     )
-    group.add_argument("--row-ids", action="store_true", help="also show ROW__ID")
+    add_flag(group, "--row-ids", "also show ROW__ID")
     group.add_argument(
         "--as-of",
         type=point_in_time,
@@ -86,14 +84,14 @@ def _add_row_arguments(group: argparse._ArgumentGroup) -> None:
         "2026-03-01T12:00:00Z; a major compaction removes earlier states (default: as it is now)",
     )
     group.add_argument("--limit", type=int, metavar="N", help="stop after N rows (default: all rows)")
-    group.add_argument("--json", action="store_true", help="print one JSON object per line")
+    add_flag(group, "--json", "print one JSON object per line")
     add_output_argument(
         group, "save the rows to a .csv, .json, .parquet or .orc file instead of printing them"
     )
-    group.add_argument(
+    add_flag(
+        group,
         "--truncate-nanoseconds",
-        action="store_true",
-        help="cut timestamps to microseconds in Parquet and ORC output (default: refuse finer timestamps)",
+        "cut timestamps to microseconds in Parquet and ORC output (default: refuse finer timestamps)",
     )
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from metastore_client.errors import InvalidConfigurationError
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
-from mutation_api.cli.parsers import in_option_names, option_names
+from mutation_api.cli.parsers import AnyParser, in_option_names, option_names
 from mutation_api.cli.terminal import say_aside
 from mutation_api.errors import ConfigurationError
 from mutation_api.read.directory_scan import ACID_VERSION_AUTO, ACID_VERSIONS, TABLE_KINDS, open_directory
@@ -52,7 +52,7 @@ def add_format_argument(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def add_output_argument(
-    group: argparse.ArgumentParser | argparse._ArgumentGroup,  # argparse has no public name for it
+    group: AnyParser,
     what: str,
 ) -> None:
     """Declare ``--output``."""
@@ -195,7 +195,7 @@ class ReportLoss:
 
 
 def add_lock_timeout_argument(
-    parser: argparse.ArgumentParser | argparse._ArgumentGroup,  # argparse has no public name for it
+    parser: AnyParser,
     for_whom: str,
 ) -> None:
     """Declare ``--lock-timeout``.
@@ -214,7 +214,7 @@ def add_lock_timeout_argument(
 
 
 def add_attempts_argument(
-    parser: argparse.ArgumentParser | argparse._ArgumentGroup,  # argparse has no public name for it
+    parser: AnyParser,
 ) -> None:
     """Declare ``--attempts``."""
     parser.add_argument(

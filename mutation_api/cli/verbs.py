@@ -23,14 +23,12 @@ that need more memory than --local-memory.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from mutation_api.cli.cluster_arguments import add_cluster_arguments
 from mutation_api.cli.engine_arguments import (
     ENGINE_OPTIONS,
-    Report,
     VerbTable,
     add_engine_argument,
     add_memory_argument,
@@ -38,7 +36,7 @@ from mutation_api.cli.engine_arguments import (
     engine_module,
     local_options,
 )
-from mutation_api.cli.parsers import in_option_names
+from mutation_api.cli.parsers import add_flag, add_repeatable, describe, in_option_names
 from mutation_api.cli.table_arguments import (
     add_format_argument,
     add_key_argument,
@@ -50,7 +48,7 @@ from mutation_api.cli.table_arguments import (
     location_from,
     metastore_from,
 )
-from mutation_api.cli.terminal import say
+from mutation_api.cli.terminal import Report, say_report
 from mutation_api.cli.write_arguments import (
     add_columns_of,
     add_interval_arguments,
@@ -75,9 +73,7 @@ _BY_CONDITION = ("delete", "update-rows", "overwrite")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command, which is the last word of the parser's name."""
     command = parser.prog.split()[-1]
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = (__doc__ or "").partition("\n\n")[2]
-    parser.set_defaults(refuse_usage=parser.error)
+    describe(parser, __doc__)
     parser.add_argument("table", metavar="DB.TABLE", help="table to change")
     if command in _FROM_FILES:
         files = "files or directories of rows; all have the same columns"
@@ -113,19 +109,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             choices=["dynamic"],
             help="replace the partitions to which the new rows belong (default: replace the whole table)",
         )
-        parser.add_argument(
+        add_repeatable(
+            parser,
             "--partition",
-            action="append",
-            default=[],
-            metavar="COLUMN=VALUE[,COLUMN=VALUE]",
-            help="replace the partitions with these values (repeatable)",
+            "COLUMN=VALUE[,COLUMN=VALUE]",
+            "replace the partitions with these values (repeatable)",
         )
-    parser.add_argument("--dry-run", action="store_true", help="report what would be done, but write nothing")
+    add_flag(parser, "--dry-run", "report what would be done, but write nothing")
     add_write_arguments(parser)
     add_engine_argument(parser)
     add_cluster_arguments(parser)
     add_memory_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
+    add_flag(parser, "--json", "print the report as one JSON object")
     add_metastore_arguments(parser)
 
 
@@ -156,11 +151,7 @@ def run(arguments: argparse.Namespace) -> int:
             add_columns_of(metastore, arguments, files)
     with in_option_names(_OPTIONS):
         engine, report = by_engine(arguments.engine, files, lambda engine: _changed(engine, arguments))
-    if arguments.json:
-        say(json.dumps({**report.to_dict(), "engine": engine}))
-    else:
-        first, *others = str(report).splitlines()
-        say(f"{first} ({engine})", *others, sep="\n")
+    say_report(report, as_json=arguments.json, engine=engine)
     return 0
 
 

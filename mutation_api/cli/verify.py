@@ -19,7 +19,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 
-from mutation_api.cli.parsers import in_option_names, option_names
+from mutation_api.cli.parsers import add_flag, describe, in_option_names, option_names
 from mutation_api.cli.table_arguments import (
     DIRECTORY_OPTIONS,
     add_directory_arguments,
@@ -42,17 +42,16 @@ _MEGABYTE = 1024 * 1024
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.description = (__doc__ or "").partition("\n\n")[2]
-    parser.set_defaults(refuse_usage=parser.error)
+    describe(parser, __doc__, fills_lines=True)
     parser.add_argument("table", nargs="?", metavar="DB.TABLE", help="table of the metastore to check")
-    parser.add_argument("--notices", action="store_true", help="also print notices, which are harmless")
+    add_flag(parser, "--notices", "also print notices, which are harmless")
     parser.add_argument(
         "--threads",
         type=int,
         metavar="N",
         help="number of files to read in parallel (default: the number of processors)",
     )
-    parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
+    add_flag(parser, "--json", "print the report as one JSON object")
     add_metastore_arguments(parser)
     add_directory_arguments(parser)
 

@@ -36,6 +36,7 @@ from mutation_api.cdc.mysql.mysql_source import MySqlSource
 from mutation_api.cdc.mysql.server import PASSWORD_VARIABLE, PORT_DEFAULT, MySqlAddress, driver_options
 from mutation_api.cdc.source_url import SourceUrl
 from mutation_api.cli.ingest.log_arguments import TABLE_MAP_FORM, add_source_schema_argument, table_map
+from mutation_api.cli.parsers import add_repeatable
 from mutation_api.cli.table_arguments import listed_names, location_from
 from mutation_api.errors import ConfigurationError
 
@@ -62,21 +63,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DB",
         help="Hive database for --tables (default: the name of the source's database)",
     )
-    tables.add_argument(
+    add_repeatable(
+        tables,
         "--table",
-        action="append",
-        default=[],
-        type=table_map,
-        metavar=TABLE_MAP_FORM,
-        help="source table, Hive table to apply its changes to, and key columns (default: the primary key, "
+        TABLE_MAP_FORM,
+        "source table, Hive table to apply its changes to, and key columns (default: the primary key, "
         "or a unique one; repeatable)",
+        type=table_map,
     )
-    tables.add_argument(
+    add_repeatable(
+        tables,
         "--ignore-column",
-        action="append",
-        default=[],
-        metavar="NAME.COLUMN",
-        help="column that only one side has: a column of the source is left out, and one of Hive becomes "
+        "NAME.COLUMN",
+        "column that only one side has: a column of the source is left out, and one of Hive becomes "
         "NULL in rows that change (repeatable)",
     )
     add_source_schema_argument(tables, "the source has")
@@ -101,12 +100,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=ZERO_DATES_DEFAULT,
         help="handling of dates such as 0000-00-00: refuse them, or store NULL (default: %(default)s)",
     )
-    parser.add_argument(
+    add_repeatable(
+        parser,
         "--seen-to",
-        action="append",
-        default=[],
-        metavar="FILE:OFFSET",
-        help="position, as in the error message, of a statement that you have carried out in Hive by hand "
+        "FILE:OFFSET",
+        "position, as in the error message, of a statement that you have carried out in Hive by hand "
         "(repeatable)",
     )
     parser.add_argument(
