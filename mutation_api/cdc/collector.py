@@ -32,7 +32,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
@@ -46,9 +45,6 @@ from mutation_api.errors import ConfigurationError, InputFormatError, SourcePosi
 from mutation_api.format.text_values import BinaryEncoding
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["CollectorSource", "uid_of"]
 

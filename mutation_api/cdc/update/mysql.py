@@ -109,10 +109,9 @@ SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE,
        COALESCE(NUMERIC_PRECISION, 0), COALESCE(NUMERIC_SCALE, 0), COALESCE(DATETIME_PRECISION, 0),
        CHARACTER_SET_NAME, COLLATION_NAME
 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION"""
-_KEYS = """
-SELECT INDEX_NAME, COLUMN_NAME, NULLABLE, SUB_PART FROM information_schema.STATISTICS
-WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND NON_UNIQUE = 0
-ORDER BY INDEX_NAME <> 'PRIMARY', INDEX_NAME, SEQ_IN_INDEX"""
+_PRIMARY_KEY = """
+SELECT COLUMN_NAME FROM information_schema.STATISTICS
+WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND INDEX_NAME = 'PRIMARY' ORDER BY SEQ_IN_INDEX"""
 _TABLE = """
 SELECT TABLE_TYPE, TRANSACTIONS FROM information_schema.TABLES
 LEFT JOIN information_schema.ENGINES USING (ENGINE) WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"""
@@ -143,17 +142,8 @@ class MySql(MySqlCapture):
             length, precision, scale, fraction = map(int, numbers)
             detail = MySqlColumn(column, kind.lower(), text, length, precision, scale, fraction, charset)
             columns.append(SourceColumn(column, text, (detail, collation)))
-        keys: dict[str, list[str]] = {}
-        unusable = set()
-        for index, column, nullable, part in self.rows(_KEYS, schema, name):
-            keys.setdefault(index, []).append(column)
-            if nullable == "YES" or column is None or part is not None:
-                unusable.add(index)
-        usable = tuple(tuple(key) for index, key in keys.items() if index not in unusable)
-        is_transactional = found[0][1] == "YES"
-        return CapturedTable(
-            schema, name, tuple(columns), tuple(keys.get("PRIMARY", ())), usable, is_transactional
-        )
+        primary = tuple(column for (column,) in self.rows(_PRIMARY_KEY, schema, name))
+        return CapturedTable(schema, name, tuple(columns), primary, found[0][1] == "YES")
 
     def check_column(self, table: CapturedTable, column: SourceColumn, target: HiveType) -> None:
         """Raise RecordLayoutError if a Hive column cannot hold the values."""
@@ -164,13 +154,9 @@ class MySql(MySqlCapture):
         """Return a quoted name for a statement, without empty parts."""
         return ".".join("`" + without_nul(name).replace("`", "``") + "`" for name in names if name)
 
-    def selected(self, column: SourceColumn, time_zone: str, table: str = "") -> str:
-        """Return the expression that reads a column; ``table``: its alias."""
-        return family_of(column.detail[0], column.name).select(self.name_of(column, table))
-
-    def selected_from_log(self, column: SourceColumn, time_zone: str, table: str) -> str:
-        """Return the expression that reads a key column from the log."""
-        return family_of(column.detail[0], column.name).select(self.of_log(column, table))
+    def shown(self, column: SourceColumn, value: str, time_zone: str) -> str:
+        """Return the value as :func:`~mutation_api.cdc.mysql.column_types.family_of` reads it."""
+        return family_of(column.detail[0], column.name).select(value)
 
     def key_kind(self, column: SourceColumn) -> KeyKind:
         """Return the distinctions that a key column makes."""
