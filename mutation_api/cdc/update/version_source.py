@@ -19,8 +19,8 @@ import abc
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -37,6 +37,7 @@ from mutation_api.cdc.source import (
     Position,
     SourceTable,
 )
+from mutation_api.cdc.source_url import input_errors
 from mutation_api.cdc.update.database import SourceDatabase, SourceSnapshot
 from mutation_api.cdc.update.progress_mark import CaptureMethod, ProgressMark, Run
 from mutation_api.cdc.update.settings import UpdateSettings
@@ -50,7 +51,6 @@ from mutation_api.cdc.update.source_rows import (
     steady_snapshot,
 )
 from mutation_api.cdc.update.values import appeared_below
-from mutation_api.errors import InputError
 from mutation_api.storage.location import Location
 
 __all__ = ["POSITION_FIELDS", "QuerySource", "RowSpool", "VersionSource", "mark_after"]
@@ -68,10 +68,8 @@ class RowSpool:
 
     def __init__(self) -> None:
         """Create the directory. Raises InputError if this fails."""
-        try:
+        with input_errors("cannot buffer rows on disk"):
             self._folder = Path(tempfile.mkdtemp(prefix="hive-mutate-"))
-        except OSError as error:
-            raise InputError(f"cannot buffer rows on disk: {error}") from error
         self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._writer: pq.ParquetWriter | None = None
         self._waiting: list[pa.Table] = []
@@ -121,12 +119,8 @@ class RowSpool:
             self._writer.write_table(part)
         self._sizes.append(part.nbytes)
 
-    @contextmanager
-    def _named_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise InputError(f"{self._path}: cannot buffer rows on disk: {error}") from error
+    def _named_errors(self) -> AbstractContextManager[None]:
+        return input_errors(f"{self._path}: cannot buffer rows on disk")
 
     def close(self) -> None:
         """Remove the file. May be called twice."""
