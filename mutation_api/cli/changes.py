@@ -49,8 +49,8 @@ from mutation_api.cli.parsers import add_flag, describe, in_option_names, option
 from mutation_api.cli.table_arguments import (
     add_lock_timeout_argument,
     add_metastore_arguments,
-    listed_names,
     metastore_from,
+    optional_names,
     point_in_time,
 )
 from mutation_api.cli.terminal import say
@@ -233,7 +233,7 @@ def _send(hive: Hive, since: Since | None, arguments: argparse.Namespace) -> int
         settings=kafka_settings_from(arguments),
         timeout_seconds=arguments.kafka_timeout,
     )
-    keys, columns = parsed_keys(arguments.on or ()), _names(arguments.columns)
+    keys, columns = parsed_keys(arguments.on or ()), optional_names(arguments.columns)
     with topics:
         while True:
             sent = topics.send(
@@ -263,7 +263,7 @@ def _print(hive: Hive, since: Since | None, arguments: argparse.Namespace) -> in
 
 def _printed(hive: Hive, since: Since | None, arguments: argparse.Namespace) -> str:
     """Print the changes since a position, and return the position after them."""
-    keys, columns = parsed_keys(arguments.on or ()), _names(arguments.columns)
+    keys, columns = parsed_keys(arguments.on or ()), optional_names(arguments.columns)
     with hive.changes(
         *arguments.tables,
         since=since,
@@ -286,10 +286,6 @@ def _printed(hive: Hive, since: Since | None, arguments: argparse.Namespace) -> 
         if since in (BEGINNING, NOW):
             _keep(feed.position, arguments.position_file)
         return feed.position
-
-
-def _names(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else listed_names(text)
 
 
 def _keep(position: str, file: Path | None) -> None:

@@ -61,6 +61,7 @@ from mutation_api.cli.table_arguments import (
     metastore_from,
     output_format,
     point_in_time,
+    reading_client,
 )
 from mutation_api.cli.terminal import say
 from mutation_api.cli.write_arguments import add_operation_column_argument
@@ -70,7 +71,6 @@ from mutation_api.read.export import FORMATS, extension
 from mutation_api.read.table_view import open_table, table_bytes
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.catalog import split_full_name
 from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.past_snapshot import PastSnapshot
@@ -134,10 +134,7 @@ def run(arguments: argparse.Namespace) -> int:
     with (
         in_option_names({**option_names("operation_column", "as_of"), **ENGINE_OPTIONS}),
         metastore_from(arguments) as metastore,
-        MutatorClientBuilder()
-        .metastore(metastore)
-        .lock_timeout_seconds(arguments.lock_timeout)
-        .build() as client,
+        reading_client(metastore, arguments) as client,
     ):
         task = _task(client, arguments, output_format_name)
         engine, counts = by_engine(

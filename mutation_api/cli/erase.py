@@ -21,7 +21,6 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from pathlib import Path
 
 import pyarrow as pa
 
@@ -30,6 +29,7 @@ from mutation_api.cli.parsers import add_flag, describe, in_option_names
 from mutation_api.cli.table_arguments import (
     add_format_argument,
     add_metastore_arguments,
+    check_new_file,
     input_format,
     location_from,
     metastore_from,
@@ -128,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
     columns = _columns(arguments.map)
     file = existing_file(arguments.keys)
     if arguments.report is not None:
-        _check_report(arguments.report)
+        check_new_file("--report", arguments.report)
     with in_option_names(_OPTIONS):
         signature_key = None if arguments.signature_key is None else _content(arguments.signature_key)
         with metastore_from(arguments) as metastore:
@@ -183,15 +183,6 @@ def _content(file: Location) -> bytes:
     except OSError as error:
         raise ConfigurationError(f"--signature-key {file.shown}: it cannot be read: {error}") from error
     return content
-
-
-def _check_report(file: Location) -> None:
-    """Refuse a place where the report cannot be written, before anything is erased."""
-    path = file.local_path
-    if path is not None and (Path(path).is_dir() or not Path(path).parent.is_dir()):
-        raise ConfigurationError(
-            f"--report {file.shown}: it is a directory, or its parent directory does not exist"
-        )
 
 
 def _save(file: Location, text: str) -> None:

@@ -27,13 +27,14 @@ from mutation_api.cli.table_arguments import (
     add_lock_timeout_argument,
     add_metastore_arguments,
     add_output_argument,
+    check_directory_usage,
     directory_from,
-    given_directory_options,
     key_values,
     listed_names,
     metastore_from,
     output_format,
     point_in_time,
+    reading_client,
 )
 from mutation_api.cli.terminal import say, text_table
 from mutation_api.format.event import PARTITION_FIELD, ROW_ID_COLUMN
@@ -44,7 +45,6 @@ from mutation_api.read.table_scan import TableScan
 from mutation_api.read.table_view import TableView, open_table
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.row_type import named_data_columns
-from mutation_api.transaction.builder import MutatorClientBuilder
 
 __all__ = ["add_arguments", "run"]
 
@@ -111,12 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check_usage(arguments: argparse.Namespace) -> None:
     refuse: Callable[[str], None] = arguments.refuse_usage
-    if (arguments.table is None) == (arguments.location is None):
-        refuse("pass either DB.TABLE or --location DIR")
-    if arguments.location is not None and arguments.schema is None:
-        refuse("--location needs --schema, for example --schema 'id bigint, msg string'")
-    for option in given_directory_options(arguments) if arguments.location is None else ():
-        refuse(f"{option} can only be used with --location; for DB.TABLE it comes from the metastore")
+    check_directory_usage(arguments)
     if arguments.location is not None and arguments.as_of is not None:
         refuse("--as-of can only be used with DB.TABLE; with --location, use --valid-write-ids instead")
     if arguments.json and arguments.output:
@@ -134,10 +129,7 @@ def _view(arguments: argparse.Namespace) -> Iterator[TableView]:
         return
     with (
         metastore_from(arguments) as metastore,
-        MutatorClientBuilder()
-        .metastore(metastore)
-        .lock_timeout_seconds(arguments.lock_timeout)
-        .build() as client,
+        reading_client(metastore, arguments) as client,
     ):
         if arguments.as_of is None:
             yield open_table(client.open_snapshot(arguments.table), arguments.table)

@@ -47,6 +47,7 @@ from mutation_api.cli.table_arguments import (
     listed_names,
     location_from,
     metastore_from,
+    optional_names,
 )
 from mutation_api.cli.terminal import Report, say_report
 from mutation_api.cli.write_arguments import (
@@ -212,7 +213,7 @@ def _track(table: VerbTable, arguments: argparse.Namespace) -> Report:
         rows,
         key_columns(arguments.key),
         sequence,
-        columns=None if arguments.columns is None else listed_names(arguments.columns),
+        columns=optional_names(arguments.columns),
         deletes=arguments.deletes,
         operation_column=arguments.operation_column,
         valid_from=arguments.valid_from,

@@ -27,14 +27,17 @@ from mutation_api.cli.parsers import AnyParser, add_flag, add_repeatable
 from mutation_api.cli.table_arguments import listed_names, location_from
 from mutation_api.errors import ConfigurationError
 from mutation_api.format.printable import check_no_secret
+from mutation_api.format.text_values import BinaryEncoding
 
 __all__ = [
     "REGISTRY_PASSWORD_VARIABLE",
     "TABLE_MAP_FORM",
+    "add_binary_argument",
     "add_kafka_arguments",
     "add_kafka_settings",
     "add_log_arguments",
     "add_source_schema_argument",
+    "add_spill_argument",
     "kafka_settings_from",
     "kafka_topics_from",
     "log_from",
@@ -102,13 +105,7 @@ def add_kafka_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = 
         "first message, such as 2026-11-25T08:00:00Z (default: %(default)s)",
     )
     add_kafka_settings(group)
-    group.add_argument(
-        "--spill",
-        type=location_from,
-        metavar="DIR",
-        help="directory for messages until they are applied, such as hdfs:///tmp; all Spark machines must be "
-        "able to read it (default: the directory for temporary files, for Spark on one machine)",
-    )
+    add_spill_argument(group, "messages")
     if may_be_avro:
         group.add_argument(
             "--schema-registry",
@@ -292,6 +289,26 @@ def add_source_schema_argument(parser: AnyParser, source: str) -> None:
         help=f"add: columns that {source} and a Hive table lacks are added to it first, as by hive-mutate "
         "alter-table, unless the table also has a column that the source lacks; exact: refuse such columns "
         "(default: exact)",
+    )
+
+
+def add_spill_argument(parser: AnyParser, what: str) -> None:
+    """Declare ``--spill``."""
+    parser.add_argument(
+        "--spill",
+        type=location_from,
+        metavar="DIR",
+        help=f"directory for {what} until they are applied, such as hdfs:///tmp; all Spark machines must be "
+        "able to read it (default: the directory for temporary files, for Spark on one machine)",
+    )
+
+
+def add_binary_argument(parser: AnyParser) -> None:
+    """Declare ``--binary`` for files of separated fields."""
+    parser.add_argument(
+        "--binary",
+        choices=[form.value for form in BinaryEncoding],
+        help="encoding of binary columns in the files; required if there are any",
     )
 
 

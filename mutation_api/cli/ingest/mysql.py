@@ -35,9 +35,14 @@ from mutation_api.cdc.mysql.column_types import TIME_ZONE_DEFAULT, ZERO_DATES, Z
 from mutation_api.cdc.mysql.mysql_source import MySqlSource
 from mutation_api.cdc.mysql.server import PASSWORD_VARIABLE, PORT_DEFAULT, MySqlAddress, driver_options
 from mutation_api.cdc.source_url import SourceUrl
-from mutation_api.cli.ingest.log_arguments import TABLE_MAP_FORM, add_source_schema_argument, table_map
+from mutation_api.cli.ingest.log_arguments import (
+    TABLE_MAP_FORM,
+    add_source_schema_argument,
+    add_spill_argument,
+    table_map,
+)
 from mutation_api.cli.parsers import add_repeatable
-from mutation_api.cli.table_arguments import listed_names, location_from
+from mutation_api.cli.table_arguments import listed_names
 from mutation_api.errors import ConfigurationError
 
 __all__ = ["PASSWORD_VARIABLE", "add_arguments", "source_from", "tables_from"]
@@ -114,13 +119,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="source tables to copy again as a whole, regardless of the log and the watermarks; their rows "
         "replace those in Hive",
     )
-    parser.add_argument(
-        "--spill",
-        type=location_from,
-        metavar="DIR",
-        help="directory for rows until they are applied, such as hdfs:///tmp; all Spark machines must be "
-        "able to read it (default: the directory for temporary files, for Spark on one machine)",
-    )
+    add_spill_argument(parser, "rows")
 
 
 def source_from(arguments: argparse.Namespace) -> MySqlSource:

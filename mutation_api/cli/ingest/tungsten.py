@@ -30,7 +30,7 @@ import re
 from mutation_api.cdc.delimited_text import DelimitedText
 from mutation_api.cdc.tungsten import TungstenSource
 from mutation_api.cdc.tungsten_files import HEADER_DEFAULT, TEXT_DEFAULT, HeaderField
-from mutation_api.cli.ingest.log_arguments import TABLE_MAP_FORM, table_map
+from mutation_api.cli.ingest.log_arguments import TABLE_MAP_FORM, add_binary_argument, table_map
 from mutation_api.cli.parsers import add_repeatable
 from mutation_api.cli.table_arguments import listed_names, location_from
 from mutation_api.errors import ConfigurationError
@@ -81,11 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "column of the Hive tables that is filled from the commit timestamp, with its strftime format, "
         "such as ds=%%Y-%%m-%%d (repeatable)",
     )
-    parser.add_argument(
-        "--binary",
-        choices=[form.value for form in BinaryEncoding],
-        help="encoding of binary columns in the files; required if there are any",
-    )
+    add_binary_argument(parser)
     _add_text_arguments(parser)
 
 
