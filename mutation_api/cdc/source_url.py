@@ -49,6 +49,7 @@ __all__ = [
     "input_errors",
     "is_link",
     "located",
+    "needs_extra",
     "opened",
     "readable",
 ]
@@ -316,6 +317,23 @@ def input_errors(what: str) -> Iterator[None]:
 def readable(source_id: str) -> AbstractContextManager[None]:
     """Return a block that raises InputError, which names the source, if its files cannot be read."""
     return input_errors(f"{source_id}: its files cannot be read")
+
+
+@contextmanager
+def needs_extra(what: str, extra: str, where: str = "") -> Iterator[None]:
+    """Raise ConfigurationError if the block imports a package of an extra that is not installed.
+
+    Args:
+        what: the beginning of the message, such as ``topics need``.
+        extra: the extra that installs the package.
+        where: the machines that need the package, if it is not this one alone.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"{what} the Python module {error.name!r}{where}: pip install 'hive-mutation-api[{extra}]'"
+        ) from error
 
 
 _OWN_NAME = "hive-mutate-"
