@@ -22,6 +22,7 @@ from pymysql.cursors import SSCursor
 from mutation_api.cdc.mysql.column_types import SourceColumn as MySqlColumn
 from mutation_api.cdc.mysql.column_types import ValueOptions, check_target, family_of
 from mutation_api.cdc.mysql.column_types import to_column as mysql_to_column
+from mutation_api.cdc.mysql.server import begin_snapshot
 from mutation_api.cdc.update.database import CapturedTable, KeyKind, SourceColumn
 from mutation_api.cdc.update.mysql_capture import SQL_MODE, MySqlCapture
 from mutation_api.cdc.update.sql_database import (
@@ -99,9 +100,6 @@ def _as_texts(detail: MySqlColumn, values: Sequence[Any], time_zone: str) -> pa.
     length = len("2024-05-31 12:00:00") + (1 + detail.fraction if detail.fraction else 0)
     return pc.coalesce(pc.utf8_slice_codeunits(local, 0, length), texts)
 
-
-NET_WRITE_TIMEOUT_SECONDS = 3600
-"""The time that the server waits while rows are written; its default of a minute can be too short."""
 
 _COLUMNS = """
 SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE,
@@ -220,10 +218,7 @@ class MySql(MySqlCapture):
         connection.decoders = {}
         connection.use_unicode = False
         with connection.cursor() as cursor:
-            cursor.execute(f"SET SESSION time_zone = '+00:00', sql_mode = '{_READING_MODE}'")
-            cursor.execute(f"SET SESSION net_write_timeout = {NET_WRITE_TIMEOUT_SECONDS}")
-            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+            begin_snapshot(cursor, _READING_MODE)
 
     def begin_ddl(self, connection: pymysql.Connection[Any]) -> None:
         """Prepare a connection for DDL; each statement is a transaction, and triggers keep this mode."""

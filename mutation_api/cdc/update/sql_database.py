@@ -244,15 +244,12 @@ class SqlDatabase(abc.ABC):
 
     def made_logs(self, names: ObjectNames) -> list[SourceObject]:
         """Return the log as an object that can be removed."""
-        return [
-            SourceObject(
-                "changelog table",
-                f"{schema}.{names.log}".lstrip("."),
-                (),
-                (f"DROP TABLE IF EXISTS {self.quoted(schema, names.log)}",),
-            )
-            for schema in self.log_schemas(names)
-        ]
+        return [self.log_object(schema, names) for schema in self.log_schemas(names)]
+
+    def log_object(self, schema: str, names: ObjectNames, *create: str) -> SourceObject:
+        """Return the log of a schema ('' if the database has none), with the statements that create it."""
+        drop = f"DROP TABLE IF EXISTS {self.quoted(schema, names.log)}"
+        return SourceObject("changelog table", f"{schema}.{names.log}".lstrip("."), create, (drop,))
 
     def unknown_statements(self, schema: str, log: str, extraction: int) -> list[str]:
         """Return statements that record an extraction, and a change of unknown rows."""

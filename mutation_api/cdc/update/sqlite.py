@@ -128,7 +128,7 @@ class Sqlite(SqlDatabase):
             f"CREATE TABLE IF NOT EXISTS {log} ({SEQUENCE_COLUMN} INTEGER PRIMARY KEY AUTOINCREMENT, "
             f"{OPERATION_COLUMN} TEXT NOT NULL, {TIME_COLUMN} REAL NOT NULL DEFAULT {_NOW}, {keys})"
         )
-        made = [SourceObject("changelog table", names.log, (create,), (f"DROP TABLE IF EXISTS {log}",))]
+        made = [self.log_object("", names, create)]
         insert = f"INSERT INTO {log} ({OPERATION_COLUMN}, {keys})"
         new, old = (", ".join(self.name_of(c, word) for c in columns) for word in ("NEW", "OLD"))
         same = " AND ".join(
