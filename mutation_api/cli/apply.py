@@ -23,7 +23,7 @@ import dataclasses
 import json
 
 from mutation_api.cli.cluster_arguments import add_cluster_arguments
-from mutation_api.cli.engine_arguments import add_engine_argument, by_engine, engine_module
+from mutation_api.cli.engine_arguments import ApplyTask, add_engine_argument, by_engine, opened_commands
 from mutation_api.cli.parsers import add_flag, describe
 from mutation_api.cli.table_arguments import (
     add_format_argument,
@@ -39,7 +39,6 @@ from mutation_api.cli.write_arguments import (
     writing_client,
 )
 from mutation_api.merge.file_rules import existing_file
-from mutation_api.storage.location import Location
 from mutation_api.transaction.attempts import Attempts
 from mutation_api.transaction.catalog import split_full_name
 from mutation_api.transaction.mutator_client import MutatorClient
@@ -73,13 +72,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Apply the changes and print a summary. Return 0 when the transaction is committed."""
     file = existing_file(arguments.changes)
     format_name = input_format(file, arguments.format)
+    task = ApplyTask(arguments.table, file, format_name, arguments.operation_column)
     split_full_name(arguments.table)
     with (
         metastore_from(arguments) as metastore,
         writing_client(metastore, arguments) as client,
     ):
         engine, summary = by_engine(
-            arguments.engine, [file], lambda engine: _applied(client, engine, file, format_name, arguments)
+            arguments.engine, [file], lambda engine: _applied(client, engine, task, arguments)
         )
     if arguments.json:
         say(json.dumps({**dataclasses.asdict(summary), "engine": engine}))
@@ -89,22 +89,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _applied(
-    client: MutatorClient, engine: str, file: Location, format_name: str, arguments: argparse.Namespace
+    client: MutatorClient, engine: str, task: ApplyTask, arguments: argparse.Namespace
 ) -> ApplySummary:
-    attempts = Attempts(arguments.attempts)
-    with engine_module(engine).open_apply(APP_NAME) as apply_file:
+    with opened_commands(engine, APP_NAME) as commands:
 
         def attempt(number: int) -> ApplySummary:
             with client.new_transaction() as transaction:
-                summary: ApplySummary = apply_file(
-                    transaction,
-                    arguments.table,
-                    file,
-                    format_name,
-                    operation_column=arguments.operation_column,
-                    # The transaction that won may have changed the rows of the file.
-                    verify_row_ids=arguments.verify_row_ids or number > 1,
-                )
-            return summary
+                # The transaction that won may have changed the rows of the file.
+                verify_row_ids = arguments.verify_row_ids or number > 1
+                return commands.apply_file(transaction, task, verify_row_ids=verify_row_ids)
 
-        return attempts.run(APP_NAME, attempt)
+        return Attempts(arguments.attempts).run(APP_NAME, attempt)

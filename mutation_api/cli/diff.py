@@ -45,8 +45,8 @@ from mutation_api.cli.engine_arguments import (
     add_engine_argument,
     add_memory_argument,
     by_engine,
-    engine_module,
     local_options,
+    opened_commands,
 )
 from mutation_api.cli.parsers import add_flag, describe, in_option_names, option_names
 from mutation_api.cli.table_arguments import (
@@ -160,9 +160,8 @@ def _check_usage(arguments: argparse.Namespace) -> None:
 
 
 def _compared(engine: str, task: DiffTask) -> Mapping[str, int]:
-    with engine_module(engine).open_diff(APP_NAME) as compare:
-        counts: Mapping[str, int] = compare(task)
-        return counts
+    with opened_commands(engine, APP_NAME) as commands:
+        return commands.compare(task)
 
 
 def _task(client: MutatorClient, arguments: argparse.Namespace, output_format_name: str | None) -> DiffTask:

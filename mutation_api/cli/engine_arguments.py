@@ -45,13 +45,11 @@ __all__ = [
     "LOCAL",
     "LOCAL_FILE_BYTES_MAX",
     "SPARK",
-    "ApplyFile",
-    "CompareStates",
+    "ApplyTask",
+    "Commands",
     "DiffTask",
     "FileState",
-    "MergeFiles",
     "MergeTask",
-    "OpenVerbs",
     "TableState",
     "TableVerbs",
     "VerbTable",
@@ -63,6 +61,7 @@ __all__ = [
     "engine_opener",
     "has_spark",
     "local_options",
+    "opened_commands",
     "read_bytes_max",
 ]
 
@@ -78,21 +77,6 @@ ENGINE_OPTIONS: Mapping[str, str] = {"LocalOptions(memory_bytes=…)": "--local-
 _INSTALL = "pyspark is not installed: pip install hive-mutation-api[spark]"
 
 _T = TypeVar("_T")
-
-
-class ApplyFile(Protocol):
-    """A function of one engine that applies a file of changes to a table in an open transaction."""
-
-    def __call__(
-        self,
-        transaction: Transaction,
-        table_name: str,
-        file: Location,
-        format_name: str,
-        *,
-        operation_column: str,
-        verify_row_ids: bool,
-    ) -> ApplySummary: ...
 
 
 class TableVerbs(Protocol):
@@ -145,17 +129,6 @@ class VerbTable:
 
     verbs: TableVerbs
     read: Callable[[RowColumns, Sequence[Location], str | None], object]
-
-
-class OpenVerbs(Protocol):
-    """A function of one engine that opens a transaction. The end of its block commits it.
-
-    A dry run is aborted.
-    """
-
-    def __call__(
-        self, client: MutatorClient, table_name: str, *, is_dry_run: bool
-    ) -> AbstractContextManager[VerbTable]: ...
 
 
 def add_engine_argument(parser: AnyParser, small: str = "for files of at most {} MiB") -> None:
@@ -271,6 +244,12 @@ def engine_module(engine: str) -> ModuleType:
     return importlib.import_module(f"mutation_api.cli.{engine}_engine")
 
 
+def opened_commands(engine: str, app_name: str) -> AbstractContextManager[Commands]:
+    """Open the session of an engine, if it needs one."""
+    found: AbstractContextManager[Commands] = engine_module(engine).open_commands(app_name)
+    return found
+
+
 def engine_opener(given: str, app_name: str, stack: ExitStack) -> Callable[[AnySource], Engine]:
     """Return a function from a source to its engine, which refuses sources that the engine cannot read.
 
@@ -345,6 +324,16 @@ def _keep_pandas_out() -> None:
 
 
 @dataclass(frozen=True)
+class ApplyTask:
+    """The file that ``apply`` applies, and the table that it changes."""
+
+    table_name: str
+    file: Location
+    format_name: str
+    operation_column: str
+
+
+@dataclass(frozen=True)
 class MergeTask:
     """A merge of files into a table.
 
@@ -370,12 +359,6 @@ class MergeTask:
     is_dry_run: bool
     read_bytes_max: int | None
     local: LocalOptions
-
-
-class MergeFiles(Protocol):
-    """A function that merges in an open transaction, or only reports what a merge would do."""
-
-    def __call__(self, transaction: Transaction) -> MergeReport: ...
 
 
 @dataclass(frozen=True)
@@ -422,7 +405,22 @@ class DiffTask:
     local: LocalOptions
 
 
-class CompareStates(Protocol):
-    """A function that compares, saves the changes if the task has an output, and counts them by operation."""
+class Commands(Protocol):
+    """The commands of one engine, whose session is open."""
 
-    def __call__(self, task: DiffTask) -> Mapping[str, int]: ...
+    def apply_file(self, transaction: Transaction, task: ApplyTask, *, verify_row_ids: bool) -> ApplySummary:
+        """Apply a file of changes to a table in an open transaction."""
+
+    def compare(self, task: DiffTask) -> Mapping[str, int]:
+        """Compare, save the changes if the task has an output, and count them by operation."""
+
+    def check_merge(self, task: MergeTask) -> None:
+        """Raise UnsupportedLocallyError if only Spark supports the rules."""
+
+    def merge(self, task: MergeTask, transaction: Transaction) -> MergeReport:
+        """Merge in an open transaction, or only report what a merge would do."""
+
+    def open_table(
+        self, client: MutatorClient, table_name: str, local: LocalOptions, *, is_dry_run: bool
+    ) -> AbstractContextManager[VerbTable]:
+        """Open a table in a transaction. The end of the block commits it; a dry run is aborted."""

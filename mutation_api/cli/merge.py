@@ -36,8 +36,8 @@ from mutation_api.cli.engine_arguments import (
     add_engine_argument,
     add_memory_argument,
     by_engine,
-    engine_module,
     local_options,
+    opened_commands,
     read_bytes_max,
 )
 from mutation_api.cli.parsers import add_flag, describe, in_option_names
@@ -146,11 +146,12 @@ def _task(arguments: argparse.Namespace, files: list[Location]) -> MergeTask:
 
 
 def _merged(client: MutatorClient, engine: str, task: MergeTask, attempts: Attempts) -> MergeReport:
-    with engine_module(engine).open_merge(APP_NAME, task) as merge:
+    with opened_commands(engine, APP_NAME) as commands:
+        commands.check_merge(task)
 
         def attempt(_: int) -> MergeReport:
             with client.new_transaction() as transaction:
-                report: MergeReport = merge(transaction)
+                report = commands.merge(task, transaction)
                 if task.is_dry_run:
                     transaction.abort()
             return report

@@ -33,8 +33,8 @@ from mutation_api.cli.engine_arguments import (
     add_engine_argument,
     add_memory_argument,
     by_engine,
-    engine_module,
     local_options,
+    opened_commands,
 )
 from mutation_api.cli.parsers import add_flag, add_repeatable, describe, in_option_names
 from mutation_api.cli.table_arguments import (
@@ -160,16 +160,17 @@ def _changed(engine: str, arguments: argparse.Namespace) -> Report:
     """Change the rows with an engine, in one transaction."""
     app_name = f"hive-mutate {arguments.subcommand}"
     change = _CHANGES[arguments.subcommand]
-    with engine_module(engine).open_verbs(app_name, local_options(arguments)) as open_table:
+    with opened_commands(engine, app_name) as commands:
 
         def attempt(_: int) -> Report:
             with (
                 metastore_from(arguments) as metastore,
                 writing_client(metastore, arguments) as client,
-                open_table(client, arguments.table, is_dry_run=arguments.dry_run) as table,
+                commands.open_table(
+                    client, arguments.table, local_options(arguments), is_dry_run=arguments.dry_run
+                ) as table,
             ):
-                report: Report = change(table, arguments)
-            return report
+                return change(table, arguments)
 
         return Attempts(arguments.attempts).run(app_name, attempt)
 
