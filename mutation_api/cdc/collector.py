@@ -32,23 +32,26 @@ import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from mutation_api.cdc.delimited_text import DelimitedText
-from mutation_api.cdc.record_files import Chunk, FileColumns, RecordFile, operations_batch, refuse
+from mutation_api.cdc.record_files import (
+    Chunk,
+    FileColumns,
+    RecordFile,
+    operation_names,
+    operations_batch,
+    refuse_nulls,
+    refuse_others,
+)
 from mutation_api.cdc.source import LocalBatch, LocalOperations, OperationParts, Position, SourceTable
 from mutation_api.cdc.source_url import LocationsLike, all_located, children, entry_at, fingerprint, readable
 from mutation_api.errors import ConfigurationError, InputFormatError, SourcePositionError
 from mutation_api.format.text_values import BinaryEncoding
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["CollectorSource", "uid_of"]
 
@@ -161,26 +164,22 @@ class _Layout:
     def operations(self, chunk: Chunk, file_number: int) -> pa.RecordBatch:
         """Return the operations of a chunk's records. Raises FieldError."""
         codes, uids = chunk.texts[: len(_HEADER)]
-        numbers = pc.index_in(codes, pa.array(list(_OPERATIONS)))
-        known = ", ".join(_OPERATIONS)
-        refuse(numbers.is_null(), "field operation", f"is {{}}, expected one of {known}", codes)
+        operations = operation_names(codes, _OPERATIONS)
         texts = dict(zip(self.columns.names, chunk.texts[len(_HEADER) :], strict=True))
         self._check_uids(uids, [texts[name] for name in self.key])
         rows = np.arange(len(chunk), dtype=np.int64)
         parts = (np.full_like(rows, file_number), np.full_like(rows, chunk.offset), rows)
         position = dict(zip(POSITION_PARTS, map(pa.array, parts), strict=True))
-        operations = pa.array(list(_OPERATIONS.values())).take(numbers)
         values = self.columns.typed(list(texts.values()))
         return operations_batch(self.target_names, operations, position, values)
 
     def _check_uids(self, uids: pa.Array, key: Sequence[pa.Array]) -> None:
         """Compare row by row, 1 µs each, since Arrow cannot compute an md5."""
         for name, values in zip(self.key, key, strict=True):
-            refuse(values.is_null(), f"column {name!r}", "is NULL, but it is part of the key")
+            refuse_nulls(values, f"column {name!r}", "is NULL, but it is part of the key")
         wanted = pa.array([uid_of(each) for each in zip(*(k.to_pylist() for k in key), strict=True)])
-        is_other = pc.invert(pc.fill_null(pc.equal(uids, wanted), False))
         reason = f"is {{}}, which is not the md5 of the key ({', '.join(self.key)})"
-        refuse(is_other, "field uid", reason, uids)
+        refuse_others(uids, wanted, "field uid", reason)
 
 
 @dataclass(frozen=True)

@@ -5,10 +5,13 @@ All other parts (locks, watermarks, the order of the steps, refusals) are the sa
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Protocol
+
+import pyarrow as pa
 
 from mutation_api.cdc.ingest_report import SAMPLES_SHOWN, LogCounts
 from mutation_api.cdc.kept_changes import KeptChanges
@@ -34,7 +37,7 @@ __all__ = [
     "ReducedTable",
     "TableLog",
     "TargetBytes",
-    "changed_samples",
+    "check_key_columns",
     "check_operation_columns",
     "operation_clauses",
 ]
@@ -46,27 +49,47 @@ TargetBytes = Callable[[SourceTable], int]
 """Returns the size of the files with a target's rows. It lists directories: call it only if needed."""
 
 
-class ReducedTable(Protocol):
+class _Merge(Protocol):
+    """A merge of either engine."""
+
+    def execute(self, *, before_writing: Callable[[MergeReport], None]) -> MergeReport:
+        """Write; ``before_writing`` is called with the counts, and may raise."""
+
+    def dry_run(self, *, samples: int) -> MergeReport:
+        """Report what :meth:`execute` would do."""
+
+
+class ReducedTable(ABC):
     """The last operation of each key of a table, which can be merged into the target."""
 
     @property
+    @abstractmethod
     def counts(self) -> LogCounts:
         """The counts of the log."""
+
+    @abstractmethod
+    def _merge(self, transaction: Transaction) -> _Merge:
+        """Return the merge of the operations."""
+
+    @abstractmethod
+    def contradicting(self, transaction: Transaction) -> list[str]:
+        """Return some keys whose first operation contradicts the target's rows, each with its position."""
 
     def merge(self, transaction: Transaction, before_writing: Callable[[MergeReport], None]) -> MergeReport:
         """Merge the operations; ``before_writing`` is called with the counts, and may raise.
 
         Raises: See ``merge_into``.
         """
+        return self._merge(transaction).execute(before_writing=before_writing)
 
     def dry_run(self, transaction: Transaction) -> MergeReport:
         """Report what :meth:`merge` would do. Raises: See ``merge_into``."""
-
-    def contradicting(self, transaction: Transaction) -> list[str]:
-        """Return some keys whose first operation contradicts the target's rows, each with its position."""
+        return self._merge(transaction).dry_run(samples=0)
 
     def changed(self, transaction: Transaction) -> list[str]:
         """Return some rows that have other values in the target, each with its key and these values."""
+        samples = self._merge(transaction).dry_run(samples=SAMPLES_SHOWN).samples
+        return [str(row) for row in samples if row.kind in ("updated", "moved")][:SAMPLES_SHOWN]
 
 
 class TableLog(Protocol):
@@ -152,12 +175,6 @@ class Engine(Protocol):
         """Read the source. Raises: See :meth:`mutation_api.cdc.source.ChangeSource.read`."""
 
 
-def changed_samples(report: MergeReport) -> list[str]:
-    """Return the sample rows of a dry run that have other values in the target."""
-    found = [str(row) for row in report.samples if row.kind in ("updated", "moved")]
-    return found[:SAMPLES_SHOWN]
-
-
 def operation_clauses(is_delete: E, is_other: E, *, is_emptied: bool) -> list[Clause[E]]:
     """Return the clauses of the merge that applies the last operation of each key.
 
@@ -183,3 +200,17 @@ def check_operation_columns(table: SourceTable, columns: Sequence[str]) -> None:
             f"table {table.target.full_name}: its operations lack the columns {', '.join(missing)}; found "
             f"{', '.join(columns)}"
         )
+
+
+def check_key_columns(key: Sequence[str], rows: pa.Schema) -> None:
+    """Raise RecordLayoutError if rows lack a key column, or if this process cannot compare its values."""
+    if unknown := [name for name in key if name not in rows.names]:
+        raise RecordLayoutError(
+            f"the operations lack columns {', '.join(unknown)}; they have {', '.join(rows.names)}"
+        )
+    for name in key:
+        if pa.types.is_nested(rows.field(name).type):
+            raise RecordLayoutError(
+                f"key column {name!r} has the type {rows.field(name).type}, whose values cannot be compared "
+                "without Spark"
+            )

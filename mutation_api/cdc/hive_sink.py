@@ -10,7 +10,6 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
@@ -26,7 +25,7 @@ from mutation_api.cdc.batch_actions import (
     is_new,
     source_id_of,
 )
-from mutation_api.cdc.watermark import Watermark, Watermarks
+from mutation_api.cdc.watermark import Watermarks, watermark_now
 from mutation_api.errors import ConfigurationError, MutationError
 from mutation_api.format.plain_array import repeated
 from mutation_api.read.table_view import open_table
@@ -169,7 +168,11 @@ class HiveSink:
                 transaction.abort()
                 return BatchReport(running.number, None, {})
             found = _written(transaction, batch, new)
-            marks.write(transaction, [self._mark(running, transaction, each) for each in new])
+            source_id, position, txn_id = source_id_of(self.name), running.position, transaction.txn_id
+            marks.write(
+                transaction,
+                [watermark_now(source_id, SOURCE_TABLE, each.table, position, txn_id) for each in new],
+            )
         return BatchReport(running.number, transaction.txn_id, found)
 
     @contextmanager
@@ -197,18 +200,6 @@ class HiveSink:
         mark = marks.get(source_id_of(self.name), SOURCE_TABLE, action.table)
         written = Written(self.name, action.table, self.watermark_table, action.first_batch)
         return is_new(running, mark, written)
-
-    def _mark(self, running: RunningBatch, transaction: Transaction, action: BatchAction) -> Watermark:
-        position = running.position
-        return Watermark(
-            source_id_of(self.name),
-            SOURCE_TABLE,
-            action.table,
-            position.order,
-            position.text,
-            transaction.txn_id,
-            datetime.now(UTC).replace(tzinfo=None),
-        )
 
     def _tend(self, metastore: MetastoreClient) -> None:
         """Compact tables with so many deltas that reading them becomes slow, or warn of them."""

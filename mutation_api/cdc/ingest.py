@@ -19,7 +19,6 @@ import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from metastore_client.client import MetastoreClient
@@ -42,7 +41,7 @@ from mutation_api.cdc.ingest_report import (
 from mutation_api.cdc.kept_changes import KeptChanges
 from mutation_api.cdc.mappings import AnyMapping, FollowedTable, emptied_error, followed_tables
 from mutation_api.cdc.source import Position, SourceTable
-from mutation_api.cdc.watermark import Watermark, Watermarks
+from mutation_api.cdc.watermark import Watermarks, watermark_now
 from mutation_api.errors import ConfigurationError, SourcePositionError
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.read.table_view import open_table, table_bytes
@@ -252,7 +251,9 @@ def _in_transaction(run: _Run, client: MutatorClient, *, has_watermarks: bool) -
         if stop is not None:
             positions = dict(stop.positions)
         new = [
-            _watermark(run, transaction, each, positions[each.source_table])
+            watermark_now(
+                source_id, each.source_table, each.target, positions[each.source_table], transaction.txn_id
+            )
             for each in run.targets
             if each.source_table in positions
         ]
@@ -424,15 +425,3 @@ def _positions(run: _Run, marks: Watermarks | None) -> Mapping[str, Position]:
         if first is not None:
             found[table.name] = Position(first.order, first.text)
     return found
-
-
-def _watermark(run: _Run, transaction: Transaction, mapping: AnyMapping, position: Position) -> Watermark:
-    return Watermark(
-        run.source.source_id,
-        mapping.source_table,
-        mapping.target,
-        position.order,
-        position.text,
-        transaction.txn_id,
-        datetime.now(UTC).replace(tzinfo=None),
-    )

@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mutation_api.cdc.engine import changed_samples, check_operation_columns
-from mutation_api.cdc.ingest_report import SAMPLES_SHOWN, Contradictions, LogCounts
+from mutation_api.cdc.engine import ReducedTable, check_key_columns, check_operation_columns
+from mutation_api.cdc.ingest_report import Contradictions, LogCounts
 from mutation_api.cdc.log_walk import FIRST_OPERATION, NO_KEY
 from mutation_api.cdc.source import OPERATION, POSITION, SourceTable
 from mutation_api.errors import RecordLayoutError, RecordValueError
@@ -92,19 +92,13 @@ class DistinctKeys:
             RecordLayoutError: If a key column is missing, or if its values cannot be compared.
             DeltaWriteError: If keys cannot be written to a temporary file.
         """
-        unknown = [name for name in self._table.key if name not in rows.schema.names]
-        if unknown or len(self._types) < len(self._table.key):
+        names, key = rows.schema.names, self._table.key
+        check_key_columns(key, rows.schema)
+        if len(self._types) < len(key):
             raise RecordLayoutError(
-                f"the operations lack columns {', '.join(unknown or self._table.key)}; they have "
-                f"{', '.join(rows.schema.names)}"
+                f"the operations lack columns {', '.join(key)}; they have {', '.join(names)}"
             )
-        keys = [plain_array(rows.column(name)) for name in self._table.key]
-        for name, column in zip(self._table.key, keys, strict=True):
-            if pa.types.is_nested(column.type):
-                raise RecordLayoutError(
-                    f"key column {name!r} has the type {column.type}, whose values cannot be compared "
-                    "without Spark"
-                )
+        keys = [plain_array(rows.column(name)) for name in key]
         hashes = hash_columns(keys, self._types, _HASH_VERSION)
         self._sorter.add(pa.record_batch([pa.array(hashes), *keys], names=[_HASH, *self._table.key]))
 
@@ -192,7 +186,7 @@ def copied_here(
 
 
 @dataclass(frozen=True)
-class CopiedTable:
+class CopiedTable(ReducedTable):
     """A :class:`~mutation_api.cdc.engine.ReducedTable` of rows that were checked.
 
     ``partitions``: number of rows by (escaped) partition name, '' for a table without partitions.
@@ -216,7 +210,7 @@ class CopiedTable:
         See :class:`~mutation_api.cdc.engine.ReducedTable`.
         """
         if not self._is_target_empty(transaction):
-            return self._merge(transaction).execute(before_writing=before_writing)
+            return super().merge(transaction, before_writing)
         report = self._report(transaction, is_dry_run=False)
         before_writing(report)
         if not self.partitions:
@@ -229,7 +223,7 @@ class CopiedTable:
     def dry_run(self, transaction: Transaction) -> MergeReport:
         """Report what :meth:`merge` would do."""
         if not self._is_target_empty(transaction):
-            return self._merge(transaction).dry_run(samples=0)
+            return super().dry_run(transaction)
         report = self._report(transaction, is_dry_run=True)
         if not self.partitions:
             return report
@@ -237,10 +231,6 @@ class CopiedTable:
             transaction, self._target, self._rows(OPERATION), operation_column=OPERATION, local=self.local
         )
         return dataclasses.replace(report, preview=Preview(forecast, (), ()))
-
-    def changed(self, transaction: Transaction) -> list[str]:
-        """Return some rows that have other values in the target, each with its key and these values."""
-        return changed_samples(self._merge(transaction).dry_run(samples=SAMPLES_SHOWN))
 
     def contradicting(self, transaction: Transaction) -> list[str]:
         """Return an empty list: a copy is the state of the source, so the target cannot contradict it."""

@@ -6,7 +6,7 @@ whole table is streamed instead of being held in memory.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
@@ -20,7 +20,6 @@ from mutation_api.cdc.engine import (
     Reading,
     ReducedTable,
     TargetBytes,
-    changed_samples,
     operation_clauses,
 )
 from mutation_api.cdc.ingest_report import (
@@ -163,7 +162,7 @@ class _LocalTableLog:
 
 
 @dataclass(frozen=True)
-class _LocalReduced:
+class _LocalReduced(ReducedTable):
     """A :class:`~mutation_api.cdc.engine.ReducedTable`."""
 
     table: SourceTable
@@ -174,15 +173,6 @@ class _LocalReduced:
     @property
     def counts(self) -> LogCounts:
         return self.log.counts
-
-    def merge(self, transaction: Transaction, before_writing: Callable[[MergeReport], None]) -> MergeReport:
-        return self._merge(transaction).execute(before_writing=before_writing)
-
-    def dry_run(self, transaction: Transaction) -> MergeReport:
-        return self._merge(transaction).dry_run(samples=0)
-
-    def changed(self, transaction: Transaction) -> list[str]:
-        return changed_samples(self._merge(transaction).dry_run(samples=SAMPLES_SHOWN))
 
     def contradicting(self, transaction: Transaction) -> list[str]:
         """Return keys in the order of their JSON, as Spark's engine does."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mutation_api.cdc.engine import check_operation_columns
+from mutation_api.cdc.engine import check_key_columns, check_operation_columns
 from mutation_api.cdc.ingest_report import (
     OPERATIONS,
     SAMPLES_SHOWN,
@@ -141,17 +141,7 @@ def collected(
 def _checked_columns(table: SourceTable, found: pa.Table) -> pa.Table:
     """Return the operations, after checking that they have the required columns and comparable types."""
     check_operation_columns(table, found.column_names)
-    unknown = [name for name in table.key if name not in found.column_names]
-    if unknown:
-        raise RecordLayoutError(
-            f"the operations lack columns {', '.join(unknown)}; they have {', '.join(found.column_names)}"
-        )
-    for name in table.key:
-        if pa.types.is_nested(found.schema.field(name).type):
-            raise RecordLayoutError(
-                f"key column {name!r} has the type {found.schema.field(name).type}, whose values cannot be "
-                "compared without Spark"
-            )
+    check_key_columns(table.key, found.schema)
     if not is_text(found.schema.field(OPERATION).type):
         raise RecordLayoutError(
             f"table {table.target.full_name}: column {OPERATION} must be a string, got "

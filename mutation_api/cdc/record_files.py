@@ -25,8 +25,10 @@ __all__ = [
     "FieldError",
     "FileColumns",
     "RecordFile",
+    "operation_names",
     "operations_batch",
-    "refuse",
+    "refuse_nulls",
+    "refuse_others",
 ]
 
 
@@ -47,7 +49,7 @@ class FieldError(Exception):
         self.kind = kind
 
 
-def refuse(is_wrong: pa.Array, field: str, reason: str, shown: pa.Array | None = None) -> None:
+def _refuse(is_wrong: pa.Array, field: str, reason: str, shown: pa.Array | None = None) -> None:
     """Raise FieldError if a record is wrong, for the first such record.
 
     If ``shown`` is given, its value for that record replaces ``{}`` in ``reason``.
@@ -55,6 +57,26 @@ def refuse(is_wrong: pa.Array, field: str, reason: str, shown: pa.Array | None =
     row = pc.index(pc.fill_null(is_wrong, False), True).as_py()
     if row >= 0:
         raise FieldError(row, field, reason if shown is None else reason.format(repr(shown[row].as_py())))
+
+
+def refuse_nulls(texts: pa.Array, field: str, reason: str) -> None:
+    """Refuse the first string that is null."""
+    if texts.null_count:
+        _refuse(texts.is_null(), field, reason)
+
+
+def refuse_others(found: pa.Array, wanted: pa.Array, field: str, reason: str) -> None:
+    """Refuse the first string that differs from the expected one, which is never null."""
+    if not found.equals(wanted):
+        _refuse(pc.invert(pc.fill_null(pc.equal(found, wanted), False)), field, reason, found)
+
+
+def operation_names(codes: pa.Array, known: Mapping[str, str]) -> pa.Array:
+    """Return the operations that codes stand for; refuse the first code that is not known."""
+    numbers = pc.index_in(codes, pa.array(list(known)))
+    if numbers.null_count:
+        _refuse(numbers.is_null(), "field operation", f"is {{}}, expected one of {', '.join(known)}", codes)
+    return pa.array(list(known.values())).take(numbers)
 
 
 @dataclass(frozen=True)

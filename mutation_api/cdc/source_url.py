@@ -23,7 +23,7 @@ import tempfile
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import parse_qsl, quote, unquote, urlencode
@@ -46,8 +46,10 @@ __all__ = [
     "entry_at",
     "fingerprint",
     "fingerprint_of",
+    "input_errors",
     "is_link",
     "located",
+    "needs_extra",
     "opened",
     "readable",
 ]
@@ -304,12 +306,34 @@ def fingerprint_of(last_bytes: bytes) -> str:
 
 
 @contextmanager
-def readable(source_id: str) -> Iterator[None]:
-    """Raise errors of a storage, or of a file that became shorter, as InputError within the block."""
+def input_errors(what: str) -> Iterator[None]:
+    """Raise InputError, which begins with ``what``, if files cannot be read or written in the block."""
     try:
         yield
     except (OSError, EOFError) as error:
-        raise InputError(f"{source_id}: its files cannot be read: {error}") from error
+        raise InputError(f"{what}: {error}") from error
+
+
+def readable(source_id: str) -> AbstractContextManager[None]:
+    """Return a block that raises InputError, which names the source, if its files cannot be read."""
+    return input_errors(f"{source_id}: its files cannot be read")
+
+
+@contextmanager
+def needs_extra(what: str, extra: str, where: str = "") -> Iterator[None]:
+    """Raise ConfigurationError if the block imports a package of an extra that is not installed.
+
+    Args:
+        what: the beginning of the message, such as ``topics need``.
+        extra: the extra that installs the package.
+        where: the machines that need the package, if it is not this one alone.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise ConfigurationError(
+            f"{what} the Python module {error.name!r}{where}: pip install 'hive-mutation-api[{extra}]'"
+        ) from error
 
 
 _OWN_NAME = "hive-mutate-"
@@ -332,10 +356,8 @@ class OwnFolder:
     def renewed(self, what: str) -> Location:
         """Return a new directory. Raises InputError, whose message begins with ``what``."""
         self.remove()
-        try:
+        with input_errors(f"{what} cannot be buffered until they are applied"):
             folder = _made(self._directory)
-        except OSError as error:
-            raise InputError(f"{what} cannot be buffered until they are applied: {error}") from error
         self.remove = weakref.finalize(self, _remove, folder)
         return folder
 

@@ -20,8 +20,8 @@ from pyspark.sql.types import StringType, StructField, StructType
 from mutation_api.cdc.engine import (
     AnySource,
     Reading,
+    ReducedTable,
     TargetBytes,
-    changed_samples,
     check_operation_columns,
     operation_clauses,
 )
@@ -174,7 +174,7 @@ class _SparkLog:
 
 
 @dataclass(frozen=True)
-class _SparkReduced:
+class _SparkReduced(ReducedTable):
     """A :class:`~mutation_api.cdc.engine.ReducedTable`."""
 
     table: SourceTable
@@ -184,15 +184,6 @@ class _SparkReduced:
     @property
     def counts(self) -> LogCounts:
         return LogCounts(self.log.operation_count, self.log.outcomes, self.log.contradictions)
-
-    def merge(self, transaction: Transaction, before_writing: Callable[[MergeReport], None]) -> MergeReport:
-        return self._merge(transaction).execute(before_writing=before_writing)
-
-    def dry_run(self, transaction: Transaction) -> MergeReport:
-        return self._merge(transaction).dry_run(samples=0)
-
-    def changed(self, transaction: Transaction) -> list[str]:
-        return changed_samples(self._merge(transaction).dry_run(samples=SAMPLES_SHOWN))
 
     def contradicting(self, transaction: Transaction) -> list[str]:
         """Return contradicting keys. They are looked up again for the message; a refusal may take longer."""

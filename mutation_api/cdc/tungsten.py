@@ -27,7 +27,7 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 
@@ -54,9 +54,6 @@ from mutation_api.cdc.tungsten_files import (
 from mutation_api.errors import ConfigurationError, InputFormatError, RecordLayoutError, SourcePositionError
 from mutation_api.format.text_values import BinaryEncoding
 from mutation_api.storage.location import Location, LocationLike
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["TungstenSource"]
 

@@ -19,7 +19,16 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mutation_api.cdc.delimited_text import DamagedRecordError, DelimitedText
-from mutation_api.cdc.record_files import Chunk, FieldError, FileColumns, RecordFile, operations_batch, refuse
+from mutation_api.cdc.record_files import (
+    Chunk,
+    FieldError,
+    FileColumns,
+    RecordFile,
+    operation_names,
+    operations_batch,
+    refuse_nulls,
+    refuse_others,
+)
 from mutation_api.cdc.source import CHANGED_AT, POSITION
 from mutation_api.cdc.source_url import children, opened
 from mutation_api.errors import InputFormatError
@@ -302,7 +311,7 @@ class RecordLayout:
         """Return the chunk's operations and the position of the last; ``before`` is that before the first."""
         header_length = len(self.field_names) - len(self.columns.columns)
         texts = dict(zip(self.columns.names, chunk.texts[header_length:], strict=True))
-        operations = self._operation_names(chunk)
+        operations = operation_names(self._texts(chunk, HeaderField.OPERATION), _OPERATIONS)
         self._check_service(chunk)
         self._check_key(chunk, texts)
         position = self._positions(chunk, operations, before)
@@ -318,27 +327,19 @@ class RecordLayout:
     def _texts(self, chunk: Chunk, wanted: HeaderField) -> pa.Array:
         return chunk.texts[self.field_index(wanted)]
 
-    def _operation_names(self, chunk: Chunk) -> pa.Array:
-        codes = self._texts(chunk, HeaderField.OPERATION)
-        numbers = pc.index_in(codes, pa.array(list(_OPERATIONS)))
-        known = ", ".join(_OPERATIONS)
-        if numbers.null_count:
-            refuse(numbers.is_null(), "field operation", f"is {{}}, expected one of {known}", codes)
-        return pa.array(list(_OPERATIONS.values())).take(numbers)
-
     def _check_service(self, chunk: Chunk) -> None:
         if HeaderField.SERVICE in self.header:
             found = self._texts(chunk, HeaderField.SERVICE)
             wanted = pa.repeat(self.service, len(found))
-            _refuse_others(found, wanted, "field service", f"is {{}}, expected {self.service!r}")
+            refuse_others(found, wanted, "field service", f"is {{}}, expected {self.service!r}")
 
     def _check_key(self, chunk: Chunk, texts: dict[str, pa.Array]) -> None:
         for number, name in enumerate(self.key):
-            _refuse_nulls(texts[name], f"column {name!r}", "is NULL, but it is part of the key")
+            refuse_nulls(texts[name], f"column {name!r}", "is NULL, but it is part of the key")
             if HeaderField.KEY in self.header:
                 found = chunk.texts[self.field_index(HeaderField.KEY) + number]
                 reason = f"is {{}}, which differs from column {name!r}"
-                _refuse_others(found, texts[name], f"field key {name}", reason)
+                refuse_others(found, texts[name], f"field key {name}", reason)
 
     def _positions(
         self, chunk: Chunk, operations: pa.Array, before: tuple[int, int, int]
@@ -375,22 +376,11 @@ class RecordLayout:
     def _header_values(self, chunk: Chunk, wanted: HeaderField, hive_type: HiveType) -> pa.Array:
         field = f"field {wanted.value}"
         texts = self._texts(chunk, wanted)
-        _refuse_nulls(texts, field, "is NULL")
+        refuse_nulls(texts, field, "is NULL")
         try:
             return values_of_texts(texts, hive_type)
         except MisfitError as misfit:
             raise FieldError(misfit.row, field, f"has {misfit.value}, which {misfit.reason}") from misfit
-
-
-def _refuse_nulls(texts: pa.Array, field: str, reason: str) -> None:
-    if texts.null_count:
-        refuse(texts.is_null(), field, reason)
-
-
-def _refuse_others(found: pa.Array, wanted: pa.Array, field: str, reason: str) -> None:
-    """Refuse the first string that differs from the expected one, which is never null."""
-    if not found.equals(wanted):
-        refuse(pc.invert(pc.fill_null(pc.equal(found, wanted), False)), field, reason, found)
 
 
 def _is_later(positions: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.bool_]:

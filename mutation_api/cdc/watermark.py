@@ -13,7 +13,7 @@ import dataclasses
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any
 
 from mutation_api.cdc.source import Position
@@ -31,7 +31,7 @@ from mutation_api.upkeep.watermark_table import (
 from mutation_api.write.coordinator import MutatorCoordinator
 from mutation_api.write.staged_writer import OpenTransaction
 
-__all__ = ["WATERMARK_TABLE_NAME", "Watermark", "Watermarks"]
+__all__ = ["WATERMARK_TABLE_NAME", "Watermark", "Watermarks", "watermark_now"]
 
 WATERMARK_TABLE_NAME = TABLE_NAME
 """The default name of the table, in the database of the targets."""
@@ -74,6 +74,14 @@ class Watermark:
             f"{before.txn_id} has applied it to {self.target}. Nothing was written. Does another log "
             "have the same name, or was the source reset?"
         )
+
+
+def watermark_now(
+    source_id: str, source_table: str, target: str, position: Position, txn_id: int
+) -> Watermark:
+    """Return the watermark that a transaction writes now, which applies a log up to a position."""
+    now = datetime.now(UTC).replace(tzinfo=None)
+    return Watermark(source_id, source_table, target, position.order, position.text, txn_id, now)
 
 
 @dataclass(frozen=True)
@@ -179,15 +187,8 @@ def _parsed(table: AcidTable, record: Mapping[str, Any]) -> Watermark:
             f"table {table.full_name}: {shown} is not a watermark: no column may be null, and position_order "
             "must be a JSON list of whole numbers"
         )
-    return Watermark(
-        record["source_id"],
-        record["source_table"],
-        record["target_table"],
-        order,
-        record["position_text"],
-        record["txn_id"],
-        record["applied_at"],
-    )
+    values = {**record, "position_order": order}
+    return Watermark(*(values[column.name] for column in WATERMARK_COLUMNS))
 
 
 def _order(text: str | None) -> tuple[int, ...] | None:
@@ -200,13 +201,5 @@ def _order(text: str | None) -> tuple[int, ...] | None:
 
 
 def _record(mark: Watermark) -> dict[str, Any]:
-    values = (
-        mark.source_id,
-        mark.source_table,
-        mark.target,
-        json.dumps(mark.order),
-        mark.text,
-        mark.txn_id,
-        mark.applied_at,
-    )
+    values = {**vars(mark), "order": json.dumps(mark.order)}.values()
     return {column.name: value for column, value in zip(WATERMARK_COLUMNS, values, strict=True)}

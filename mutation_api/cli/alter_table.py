@@ -14,17 +14,16 @@ one step. Partition columns, bucket columns and columns with constraints cannot 
 from __future__ import annotations
 
 import argparse
-import json
 
 from metastore_client.model import ColumnInfo
-from mutation_api.cli.parsers import in_option_names, option_names
+from mutation_api.cli.parsers import add_flag, add_repeatable, describe, in_option_names, option_names
 from mutation_api.cli.table_arguments import (
     add_lock_timeout_argument,
     add_metastore_arguments,
     key_values,
     metastore_from,
 )
-from mutation_api.cli.terminal import say
+from mutation_api.cli.terminal import say_report
 from mutation_api.table.row_type import parse_columns
 from mutation_api.upkeep.alter_acid_table import alter_acid_table
 
@@ -33,33 +32,16 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = (__doc__ or "").partition("\n\n")[2]
+    describe(parser, __doc__)
     parser.add_argument("table", metavar="DB.TABLE", help="table to alter")
-    parser.add_argument(
-        "--add",
-        action="append",
-        default=[],
-        metavar="TEXT",
-        help="new columns, such as 'note string, weight double' (repeatable)",
+    add_repeatable(parser, "--add", "TEXT", "new columns, such as 'note string, weight double' (repeatable)")
+    add_repeatable(parser, "--rename", "OLD=NEW", "column to rename (repeatable)")
+    add_repeatable(
+        parser, "--widen", "COLUMN=TYPE", "column to give a wider type, such as pieces=bigint (repeatable)"
     )
-    parser.add_argument(
-        "--rename", action="append", default=[], metavar="OLD=NEW", help="column to rename (repeatable)"
-    )
-    parser.add_argument(
-        "--widen",
-        action="append",
-        default=[],
-        metavar="COLUMN=TYPE",
-        help="column to give a wider type, such as pieces=bigint (repeatable)",
-    )
-    parser.add_argument(
-        "--missing-only", action="store_true", help="leave out columns of --add that the table already has"
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="check the changes and report them, but change nothing"
-    )
-    parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
+    add_flag(parser, "--missing-only", "leave out columns of --add that the table already has")
+    add_flag(parser, "--dry-run", "check the changes and report them, but change nothing")
+    add_flag(parser, "--json", "print the report as one JSON object")
     add_lock_timeout_argument(parser, "a transaction or a reader that uses the table")
     add_metastore_arguments(parser)
 
@@ -81,5 +63,5 @@ def run(arguments: argparse.Namespace) -> int:
             dry_run=arguments.dry_run,
             lock_timeout_seconds=arguments.lock_timeout,
         )
-    say(json.dumps(report.to_dict()) if arguments.json else report)
+    say_report(report, as_json=arguments.json)
     return 0

@@ -23,7 +23,8 @@ import dataclasses
 import json
 
 from mutation_api.cli.cluster_arguments import add_cluster_arguments
-from mutation_api.cli.engine_arguments import add_engine_argument, by_engine, engine_module
+from mutation_api.cli.engine_arguments import ApplyTask, add_engine_argument, by_engine, opened_commands
+from mutation_api.cli.parsers import add_flag, describe
 from mutation_api.cli.table_arguments import (
     add_format_argument,
     add_metastore_arguments,
@@ -38,7 +39,6 @@ from mutation_api.cli.write_arguments import (
     writing_client,
 )
 from mutation_api.merge.file_rules import existing_file
-from mutation_api.storage.location import Location
 from mutation_api.transaction.attempts import Attempts
 from mutation_api.transaction.catalog import split_full_name
 from mutation_api.transaction.mutator_client import MutatorClient
@@ -51,21 +51,20 @@ APP_NAME = "hive-mutate apply"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``hive-mutate apply``."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = (__doc__ or "").partition("\n\n")[2]
+    describe(parser, __doc__)
     parser.add_argument("table", metavar="DB.TABLE", help="table to change")
     parser.add_argument("changes", metavar="CHANGES", type=location_from, help="file or directory of changes")
     add_format_argument(parser, "format of the changes (default: by the file's extension)")
     add_operation_column_argument(parser)
-    parser.add_argument(
+    add_flag(
+        parser,
         "--verify-row-ids",
-        action="store_true",
-        help="check that the rows of updates and deletes exist before anything is written",
+        "check that the rows of updates and deletes exist before anything is written",
     )
     add_write_arguments(parser)
     add_engine_argument(parser)
     add_cluster_arguments(parser)
-    parser.add_argument("--json", action="store_true", help="print the summary as one JSON object")
+    add_flag(parser, "--json", "print the summary as one JSON object")
     add_metastore_arguments(parser)
 
 
@@ -73,13 +72,14 @@ def run(arguments: argparse.Namespace) -> int:
     """Apply the changes and print a summary. Return 0 when the transaction is committed."""
     file = existing_file(arguments.changes)
     format_name = input_format(file, arguments.format)
+    task = ApplyTask(arguments.table, file, format_name, arguments.operation_column)
     split_full_name(arguments.table)
     with (
         metastore_from(arguments) as metastore,
         writing_client(metastore, arguments) as client,
     ):
         engine, summary = by_engine(
-            arguments.engine, [file], lambda engine: _applied(client, engine, file, format_name, arguments)
+            arguments.engine, [file], lambda engine: _applied(client, engine, task, arguments)
         )
     if arguments.json:
         say(json.dumps({**dataclasses.asdict(summary), "engine": engine}))
@@ -89,22 +89,14 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _applied(
-    client: MutatorClient, engine: str, file: Location, format_name: str, arguments: argparse.Namespace
+    client: MutatorClient, engine: str, task: ApplyTask, arguments: argparse.Namespace
 ) -> ApplySummary:
-    attempts = Attempts(arguments.attempts)
-    with engine_module(engine).open_apply(APP_NAME) as apply_file:
+    with opened_commands(engine, APP_NAME) as commands:
 
         def attempt(number: int) -> ApplySummary:
             with client.new_transaction() as transaction:
-                summary: ApplySummary = apply_file(
-                    transaction,
-                    arguments.table,
-                    file,
-                    format_name,
-                    operation_column=arguments.operation_column,
-                    # The transaction that won may have changed the rows of the file.
-                    verify_row_ids=arguments.verify_row_ids or number > 1,
-                )
-            return summary
+                # The transaction that won may have changed the rows of the file.
+                verify_row_ids = arguments.verify_row_ids or number > 1
+                return commands.apply_file(transaction, task, verify_row_ids=verify_row_ids)
 
-        return attempts.run(APP_NAME, attempt)
+        return Attempts(arguments.attempts).run(APP_NAME, attempt)

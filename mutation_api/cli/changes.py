@@ -45,12 +45,12 @@ from mutation_api.cdc.kafka.feed_messages import change_lines
 from mutation_api.cdc.kafka.topics import TIMEOUT_SECONDS_DEFAULT
 from mutation_api.cli.engine_arguments import add_memory_argument, local_options
 from mutation_api.cli.ingest.log_arguments import add_kafka_settings, kafka_settings_from
-from mutation_api.cli.parsers import in_option_names, option_names
+from mutation_api.cli.parsers import add_flag, describe, in_option_names, option_names
 from mutation_api.cli.table_arguments import (
     add_lock_timeout_argument,
     add_metastore_arguments,
-    listed_names,
     metastore_from,
+    optional_names,
     point_in_time,
 )
 from mutation_api.cli.terminal import say
@@ -90,9 +90,7 @@ _OF_KAFKA: Mapping[str, Any] = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = (__doc__ or "").partition("\n\n")[2]
-    parser.set_defaults(refuse_usage=parser.error)
+    describe(parser, __doc__)
     parser.add_argument(
         "tables", nargs="+", metavar="DB.TABLE", help="tables to print the changes of, together"
     )
@@ -132,10 +130,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="columns to read of deleted rows, and of updated rows as they were before: all, or only those "
         "of --on, which is faster; the others are null (default: all)",
     )
-    parser.add_argument(
+    add_flag(
+        parser,
         "--net",
-        action="store_true",
-        help="print the net effect of all changes, without rows that were both inserted and deleted",
+        "print the net effect of all changes, without rows that were both inserted and deleted",
     )
     parser.add_argument(
         "--follow",
@@ -235,7 +233,7 @@ def _send(hive: Hive, since: Since | None, arguments: argparse.Namespace) -> int
         settings=kafka_settings_from(arguments),
         timeout_seconds=arguments.kafka_timeout,
     )
-    keys, columns = parsed_keys(arguments.on or ()), _names(arguments.columns)
+    keys, columns = parsed_keys(arguments.on or ()), optional_names(arguments.columns)
     with topics:
         while True:
             sent = topics.send(
@@ -265,7 +263,7 @@ def _print(hive: Hive, since: Since | None, arguments: argparse.Namespace) -> in
 
 def _printed(hive: Hive, since: Since | None, arguments: argparse.Namespace) -> str:
     """Print the changes since a position, and return the position after them."""
-    keys, columns = parsed_keys(arguments.on or ()), _names(arguments.columns)
+    keys, columns = parsed_keys(arguments.on or ()), optional_names(arguments.columns)
     with hive.changes(
         *arguments.tables,
         since=since,
@@ -288,10 +286,6 @@ def _printed(hive: Hive, since: Since | None, arguments: argparse.Namespace) -> 
         if since in (BEGINNING, NOW):
             _keep(feed.position, arguments.position_file)
         return feed.position
-
-
-def _names(text: str | None) -> tuple[str, ...] | None:
-    return None if text is None else listed_names(text)
 
 
 def _keep(position: str, file: Path | None) -> None:

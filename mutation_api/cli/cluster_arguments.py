@@ -26,6 +26,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from metastore_client.java import quiet_java_home, spark_jars
+from mutation_api.cli.parsers import AnyParser, add_repeatable
 from mutation_api.cli.terminal import EXIT_FAILED, EXIT_OK, EXIT_USAGE, say_aside
 from mutation_api.errors import ConfigurationError
 from mutation_api.storage.location import Location
@@ -177,7 +178,7 @@ _PYTHON = "spark.pyspark.python"
 _MAIN = Path(__file__).with_name("main.py")
 
 
-def add_cluster_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGroup) -> None:
+def add_cluster_arguments(parser: AnyParser) -> None:
     """Declare ``--master``, ``--deploy-mode``, ``--spark-conf`` and ``--python-archive``."""
     group = parser.add_argument_group("on a cluster (implies --engine spark)")
     group.add_argument(
@@ -193,12 +194,8 @@ def add_cluster_arguments(parser: argparse.ArgumentParser | argparse._ArgumentGr
         help="where the driver runs: in this process (client) or on the cluster (cluster), where files must "
         "be locations such as hdfs://… and the output goes to the log of the container (default: client)",
     )
-    group.add_argument(
-        "--spark-conf",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="Spark setting, such as spark.executor.memory=4g (repeatable)",
+    add_repeatable(
+        group, "--spark-conf", "NAME=VALUE", "Spark setting, such as spark.executor.memory=4g (repeatable)"
     )
     group.add_argument(
         "--python-archive",

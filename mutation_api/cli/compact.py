@@ -7,11 +7,10 @@ stopped and repeated; it then waits for the compaction that is already queued. I
 from __future__ import annotations
 
 import argparse
-import json
 
-from mutation_api.cli.parsers import duration_from, seconds_from
+from mutation_api.cli.parsers import add_flag, add_repeatable, describe, duration_from, seconds_from
 from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_from
-from mutation_api.cli.terminal import progress, say
+from mutation_api.cli.terminal import progress, say_report
 from mutation_api.upkeep.compact import (
     DELTA_ROWS_DEFAULT,
     ENGINES,
@@ -26,7 +25,7 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.description = (__doc__ or "").partition("\n\n")[2]
+    describe(parser, __doc__, fills_lines=True)
     parser.add_argument("table", metavar="DB.TABLE", help="Hive table to compact")
     parser.add_argument(
         "--kind",
@@ -41,16 +40,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="hive: let a worker of Hive compact; local: compact on this machine, which requires Hive 4 "
         "(default: %(default)s)",
     )
-    parser.add_argument(
+    add_flag(
+        parser,
         "--without-queue",
-        action="store_true",
-        help="with --engine local: compact on Hive 2.3 or 3.1, which have no queue for other programs, under "
+        "with --engine local: compact on Hive 2.3 or 3.1, which have no queue for other programs, under "
         "the exclusive lock of the partition; see docs/compaction.md",
     )
-    parser.add_argument(
+    add_flag(
+        parser,
         "--for-consumers",
-        action="store_true",
-        help="with --engine local: compact only what all consumers of change feeds have read",
+        "with --engine local: compact only what all consumers of change feeds have read",
     )
     parser.add_argument(
         "--buckets",
@@ -58,12 +57,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="with --engine local --kind rebalance: number of files (default: as many as there are)",
     )
-    parser.add_argument(
+    add_repeatable(
+        parser,
         "--sort-by",
-        action="append",
-        default=[],
-        metavar="COLUMN",
-        help="with --engine local --kind rebalance: sort the rows by this column, or in descending order by "
+        "COLUMN",
+        "with --engine local --kind rebalance: sort the rows by this column, or in descending order by "
         "'COLUMN desc', so that readers skip more stripes (repeatable; default: the order of ROW__IDs)",
     )
     parser.add_argument(
@@ -78,12 +76,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DB.TABLE",
         help="table of the consumers' positions (default: mutation_watermarks in the table's database)",
     )
-    parser.add_argument(
-        "--partition",
-        action="append",
-        default=[],
-        metavar="day=…",
-        help="compact only this partition (repeatable; default: all partitions)",
+    add_repeatable(
+        parser, "--partition", "day=…", "compact only this partition (repeatable; default: all partitions)"
     )
     parser.add_argument(
         "--delta-threshold",
@@ -117,11 +111,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="15m",
         help="maximum time to wait for each compaction, such as 90s, 15m or 2h (default: 15m)",
     )
-    group.add_argument(
-        "--no-wait", action="store_true", help="request the compactions without waiting for them"
-    )
-    parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
-    parser.add_argument("--quiet", action="store_true", help="do not report each step on standard error")
+    add_flag(group, "--no-wait", "request the compactions without waiting for them")
+    add_flag(parser, "--json", "print the report as one JSON object")
+    add_flag(parser, "--quiet", "do not report each step on standard error")
     add_metastore_arguments(parser)
 
 
@@ -147,5 +139,5 @@ def run(arguments: argparse.Namespace) -> int:
             wait_seconds=None if arguments.no_wait else arguments.wait,
             progress=progress(arguments),
         )
-    say(json.dumps(report.to_dict()) if arguments.json else report)
+    say_report(report, as_json=arguments.json)
     return 0

@@ -15,11 +15,10 @@ command goes on.
 from __future__ import annotations
 
 import argparse
-import json
 
-from mutation_api.cli.parsers import duration_from
+from mutation_api.cli.parsers import add_flag, describe, duration_from
 from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_from
-from mutation_api.cli.terminal import say, say_aside
+from mutation_api.cli.terminal import say_aside, say_report
 from mutation_api.errors import CompactionError, ReadError, RecordValueError
 from mutation_api.transaction.clock import SystemClock
 from mutation_api.upkeep.compactor import THREADS_DEFAULT, compact_next
@@ -29,8 +28,7 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.description = (__doc__ or "").partition("\n\n")[2]
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    describe(parser, __doc__)
     parser.add_argument("--pool", help="take only compactions that were requested for this pool")
     parser.add_argument(
         "--follow",
@@ -53,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="keep the old files for this time, so that hive-mutate restore can bring them back (default: "
         "they are not kept)",
     )
-    parser.add_argument("--json", action="store_true", help="print each result as a JSON object")
+    add_flag(parser, "--json", "print each result as a JSON object")
     add_metastore_arguments(parser)
 
 
@@ -74,7 +72,7 @@ def run(arguments: argparse.Namespace) -> int:
                         keep_old=arguments.keep_old,
                     )
                 ) is not None:
-                    say(json.dumps(done.to_dict()) if arguments.json else done, flush=True)
+                    say_report(done, as_json=arguments.json)
             except (CompactionError, ReadError, RecordValueError) as error:
                 # The queue shows this compaction as failed, and the next one may be of another table.
                 if arguments.follow is None:

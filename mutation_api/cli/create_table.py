@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 
 from metastore_client.model import ColumnInfo, TableInfo
+from mutation_api.cli.parsers import add_flag, add_repeatable, describe
 from mutation_api.cli.table_arguments import add_metastore_arguments, key_values, listed_names, metastore_from
 from mutation_api.cli.terminal import say
 from mutation_api.table.row_type import parse_columns
@@ -20,7 +21,7 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.description = (__doc__ or "").partition("\n\n")[2]
+    describe(parser, __doc__, fills_lines=True)
     parser.add_argument("table", metavar="DB.TABLE", help="table to create; its database must exist")
     parser.add_argument(
         "--schema",
@@ -36,18 +37,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--clustered-by", default="", metavar="A,B", help="bucket columns (default: none)")
     parser.add_argument("--buckets", type=int, metavar="N", help="bucket count; required with --clustered-by")
-    parser.add_argument(
-        "--insert-only", action="store_true", help="create a table that allows neither updates nor deletes"
-    )
+    add_flag(parser, "--insert-only", "create a table that allows neither updates nor deletes")
     parser.add_argument(
         "--location", metavar="DIR", help="directory of the table (default: chosen by the server)"
     )
-    parser.add_argument(
-        "--property",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="table property, such as orc.compress=SNAPPY (repeatable)",
+    add_repeatable(
+        parser, "--property", "KEY=VALUE", "table property, such as orc.compress=SNAPPY (repeatable)"
     )
     add_metastore_arguments(parser)
 

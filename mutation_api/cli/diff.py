@@ -45,10 +45,10 @@ from mutation_api.cli.engine_arguments import (
     add_engine_argument,
     add_memory_argument,
     by_engine,
-    engine_module,
     local_options,
+    opened_commands,
 )
-from mutation_api.cli.parsers import in_option_names, option_names
+from mutation_api.cli.parsers import add_flag, describe, in_option_names, option_names
 from mutation_api.cli.table_arguments import (
     add_format_argument,
     add_key_argument,
@@ -61,6 +61,7 @@ from mutation_api.cli.table_arguments import (
     metastore_from,
     output_format,
     point_in_time,
+    reading_client,
 )
 from mutation_api.cli.terminal import say
 from mutation_api.cli.write_arguments import add_operation_column_argument
@@ -70,7 +71,6 @@ from mutation_api.read.export import FORMATS, extension
 from mutation_api.read.table_view import open_table, table_bytes
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
-from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.catalog import split_full_name
 from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.past_snapshot import PastSnapshot
@@ -87,9 +87,7 @@ _COUNTS = dict(zip(OPERATIONS, ("inserted", "updated", "deleted"), strict=True))
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``hive-mutate diff``."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = (__doc__ or "").partition("\n\n")[2]
-    parser.set_defaults(refuse_usage=parser.error)
+    describe(parser, __doc__)
     parser.add_argument("--table", required=True, metavar="DB.TABLE", help="table to compare")
     add_key_argument(parser, "columns that identify a row")
     other = parser.add_mutually_exclusive_group(required=True)
@@ -112,20 +110,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ID|TIME",
         help="compare the table as it was at this write id or time (default: as it is now)",
     )
-    parser.add_argument(
-        "--undo", action="store_true", help="save the changes that restore the state given with --since"
-    )
+    add_flag(parser, "--undo", "save the changes that restore the state given with --since")
     add_format_argument(parser, "format of the --against file (default: by its extension)")
     add_output_argument(
         parser, "file for the changes: .csv, .json, .orc or .parquet; an existing file is replaced"
     )
-    parser.add_argument("--summary", action="store_true", help="only count the differences, save no changes")
+    add_flag(parser, "--summary", "only count the differences, save no changes")
     add_operation_column_argument(parser)
     add_engine_argument(parser)
     add_cluster_arguments(parser)
     add_memory_argument(parser)
     add_lock_timeout_argument(parser, "another client's exclusive lock on a table, such as that of DDL")
-    parser.add_argument("--json", action="store_true", help="print the counts as one JSON object")
+    add_flag(parser, "--json", "print the counts as one JSON object")
     add_metastore_arguments(parser)
 
 
@@ -138,10 +134,7 @@ def run(arguments: argparse.Namespace) -> int:
     with (
         in_option_names({**option_names("operation_column", "as_of"), **ENGINE_OPTIONS}),
         metastore_from(arguments) as metastore,
-        MutatorClientBuilder()
-        .metastore(metastore)
-        .lock_timeout_seconds(arguments.lock_timeout)
-        .build() as client,
+        reading_client(metastore, arguments) as client,
     ):
         task = _task(client, arguments, output_format_name)
         engine, counts = by_engine(
@@ -167,9 +160,8 @@ def _check_usage(arguments: argparse.Namespace) -> None:
 
 
 def _compared(engine: str, task: DiffTask) -> Mapping[str, int]:
-    with engine_module(engine).open_diff(APP_NAME) as compare:
-        counts: Mapping[str, int] = compare(task)
-        return counts
+    with opened_commands(engine, APP_NAME) as commands:
+        return commands.compare(task)
 
 
 def _task(client: MutatorClient, arguments: argparse.Namespace, output_format_name: str | None) -> DiffTask:

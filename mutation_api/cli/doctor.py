@@ -18,6 +18,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from mutation_api.cli.parsers import add_flag, describe
 from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_from
 from mutation_api.cli.terminal import say
 from mutation_api.upkeep.doctor import DoctorReport, TableReport, constraint_text, doctor
@@ -33,12 +34,10 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.description = (__doc__ or "").partition("\n\n")[2]
+    describe(parser, __doc__, fills_lines=True)
     parser.add_argument("name", metavar="DB[.TABLE]", help="database to check, or one of its tables")
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
-    parser.add_argument(
-        "--replication", action="store_true", help="check whether changes in the database will be replicated"
-    )
+    add_flag(parser, "--json", "print one JSON object")
+    add_flag(parser, "--replication", "check whether changes in the database will be replicated")
     add_metastore_arguments(parser)
 
 

@@ -7,18 +7,21 @@ importing pyspark alone takes longer than a small change set takes from the prom
 from __future__ import annotations
 
 import argparse
+import functools
 import importlib
 import importlib.abc
 import importlib.util
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, Protocol, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack
 
 import pyarrow as pa
 
+from mutation_api.cli.parsers import AnyParser
+from mutation_api.cli.terminal import Report
 from mutation_api.errors import ConfigurationError, UnsupportedLocallyError
 from mutation_api.merge.clauses import MergeOptionsDict, MergeRules
 from mutation_api.merge.file_rules import RowColumns, files_at
@@ -33,20 +36,20 @@ from mutation_api.transaction.transaction import Transaction
 from mutation_api.write.forecast import ApplySummary
 from mutation_api.write.local_plan import MEMORY_BYTES_DEFAULT, LocalOptions
 
+if TYPE_CHECKING:
+    from mutation_api.cdc.engine import AnySource, Engine
+
 __all__ = [
     "AUTO",
     "ENGINE_OPTIONS",
     "LOCAL",
     "LOCAL_FILE_BYTES_MAX",
     "SPARK",
-    "ApplyFile",
-    "CompareStates",
+    "ApplyTask",
+    "Commands",
     "DiffTask",
     "FileState",
-    "MergeFiles",
     "MergeTask",
-    "OpenVerbs",
-    "Report",
     "TableState",
     "TableVerbs",
     "VerbTable",
@@ -55,8 +58,10 @@ __all__ = [
     "by_engine",
     "chosen_engine",
     "engine_module",
+    "engine_opener",
     "has_spark",
     "local_options",
+    "opened_commands",
     "read_bytes_max",
 ]
 
@@ -72,28 +77,6 @@ ENGINE_OPTIONS: Mapping[str, str] = {"LocalOptions(memory_bytes=…)": "--local-
 _INSTALL = "pyspark is not installed: pip install hive-mutation-api[spark]"
 
 _T = TypeVar("_T")
-
-
-class ApplyFile(Protocol):
-    """A function of one engine that applies a file of changes to a table in an open transaction."""
-
-    def __call__(
-        self,
-        transaction: Transaction,
-        table_name: str,
-        file: Location,
-        format_name: str,
-        *,
-        operation_column: str,
-        verify_row_ids: bool,
-    ) -> ApplySummary: ...
-
-
-class Report(Protocol):
-    """The report of a verb."""
-
-    def to_dict(self) -> dict[str, object]:
-        """Return the report as plain values."""
 
 
 class TableVerbs(Protocol):
@@ -148,20 +131,7 @@ class VerbTable:
     read: Callable[[RowColumns, Sequence[Location], str | None], object]
 
 
-class OpenVerbs(Protocol):
-    """A function of one engine that opens a transaction. The end of its block commits it.
-
-    A dry run is aborted.
-    """
-
-    def __call__(
-        self, client: MutatorClient, table_name: str, *, is_dry_run: bool
-    ) -> AbstractContextManager[VerbTable]: ...
-
-
-def add_engine_argument(
-    parser: argparse.ArgumentParser | argparse._ArgumentGroup, small: str = "for files of at most {} MiB"
-) -> None:
+def add_engine_argument(parser: AnyParser, small: str = "for files of at most {} MiB") -> None:
     """Declare ``--engine``.
 
     Args:
@@ -274,6 +244,42 @@ def engine_module(engine: str) -> ModuleType:
     return importlib.import_module(f"mutation_api.cli.{engine}_engine")
 
 
+def opened_commands(engine: str, app_name: str) -> AbstractContextManager[Commands]:
+    """Open the session of an engine, if it needs one."""
+    found: AbstractContextManager[Commands] = engine_module(engine).open_commands(app_name)
+    return found
+
+
+def engine_opener(given: str, app_name: str, stack: ExitStack) -> Callable[[AnySource], Engine]:
+    """Return a function from a source to its engine, which refuses sources that the engine cannot read.
+
+    Call this before creating any array, since it prevents the import of pandas. Spark starts when it is first
+    needed, and runs until ``stack`` is closed.
+
+    Args:
+        given: the value of ``--engine``.
+        app_name: the name of the Spark application.
+        stack: the stack that ends Spark.
+    """
+
+    @functools.cache
+    def spark() -> Any:
+        return stack.enter_context(engine_module(SPARK).open_ingest(app_name))
+
+    from mutation_api.cdc.choice import EngineBySize  # only change sources need it
+
+    here = None if chosen_engine(given, ()) == SPARK else engine_module(LOCAL).ENGINE
+
+    def engine(source: AnySource) -> Engine:
+        found: Engine = spark() if here is None else here
+        if here is not None and given != LOCAL and has_spark():
+            found = EngineBySize(here, LOCAL_FILE_BYTES_MAX, spark)
+        found.check(source)
+        return found
+
+    return engine
+
+
 def _mebibytes(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r}: expected an integer number of MiB, at least 1")
@@ -318,6 +324,16 @@ def _keep_pandas_out() -> None:
 
 
 @dataclass(frozen=True)
+class ApplyTask:
+    """The file that ``apply`` applies, and the table that it changes."""
+
+    table_name: str
+    file: Location
+    format_name: str
+    operation_column: str
+
+
+@dataclass(frozen=True)
 class MergeTask:
     """A merge of files into a table.
 
@@ -343,12 +359,6 @@ class MergeTask:
     is_dry_run: bool
     read_bytes_max: int | None
     local: LocalOptions
-
-
-class MergeFiles(Protocol):
-    """A function that merges in an open transaction, or only reports what a merge would do."""
-
-    def __call__(self, transaction: Transaction) -> MergeReport: ...
 
 
 @dataclass(frozen=True)
@@ -395,7 +405,22 @@ class DiffTask:
     local: LocalOptions
 
 
-class CompareStates(Protocol):
-    """A function that compares, saves the changes if the task has an output, and counts them by operation."""
+class Commands(Protocol):
+    """The commands of one engine, whose session is open."""
 
-    def __call__(self, task: DiffTask) -> Mapping[str, int]: ...
+    def apply_file(self, transaction: Transaction, task: ApplyTask, *, verify_row_ids: bool) -> ApplySummary:
+        """Apply a file of changes to a table in an open transaction."""
+
+    def compare(self, task: DiffTask) -> Mapping[str, int]:
+        """Compare, save the changes if the task has an output, and count them by operation."""
+
+    def check_merge(self, task: MergeTask) -> None:
+        """Raise UnsupportedLocallyError if only Spark supports the rules."""
+
+    def merge(self, task: MergeTask, transaction: Transaction) -> MergeReport:
+        """Merge in an open transaction, or only report what a merge would do."""
+
+    def open_table(
+        self, client: MutatorClient, table_name: str, local: LocalOptions, *, is_dry_run: bool
+    ) -> AbstractContextManager[VerbTable]:
+        """Open a table in a transaction. The end of the block commits it; a dry run is aborted."""

@@ -21,20 +21,20 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import json
-from pathlib import Path
 
 import pyarrow as pa
 
 from metastore_client.client import MetastoreClient
-from mutation_api.cli.parsers import in_option_names
+from mutation_api.cli.parsers import add_flag, describe, in_option_names
 from mutation_api.cli.table_arguments import (
     add_format_argument,
     add_metastore_arguments,
+    check_new_file,
     input_format,
     location_from,
     metastore_from,
 )
-from mutation_api.cli.terminal import EXIT_FAILED, EXIT_OK, progress, say
+from mutation_api.cli.terminal import EXIT_FAILED, EXIT_OK, progress, say_report
 from mutation_api.errors import ConfigurationError
 from mutation_api.hive.erasure import AT_ONCE_DEFAULT, ERASE_WAIT_SECONDS_DEFAULT, erase
 from mutation_api.merge.arrow_change_files import ArrowFiles
@@ -59,8 +59,7 @@ _OPTIONS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = (__doc__ or "").partition("\n\n")[2]
+    describe(parser, __doc__)
     parser.add_argument(
         "--keys", required=True, type=location_from, metavar="FILE", help="file of the keys, one row each"
     )
@@ -83,7 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="sign the report with this key: a private key of Ed25519 in PEM, or any file of at least 16 "
         "bytes as the secret of HMAC-SHA256 (default: the report is not signed)",
     )
-    parser.add_argument("--dry-run", action="store_true", help="search and count, but change nothing")
+    add_flag(parser, "--dry-run", "search and count, but change nothing")
     parser.add_argument(
         "--wait",
         type=float,
@@ -119,8 +118,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="number of files to search at once (default: as many as the storage serves well)",
     )
-    parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
-    parser.add_argument("--quiet", action="store_true", help="do not report each step on standard error")
+    add_flag(parser, "--json", "print the report as one JSON object")
+    add_flag(parser, "--quiet", "do not report each step on standard error")
     add_metastore_arguments(parser)
 
 
@@ -129,7 +128,7 @@ def run(arguments: argparse.Namespace) -> int:
     columns = _columns(arguments.map)
     file = existing_file(arguments.keys)
     if arguments.report is not None:
-        _check_report(arguments.report)
+        check_new_file("--report", arguments.report)
     with in_option_names(_OPTIONS):
         signature_key = None if arguments.signature_key is None else _content(arguments.signature_key)
         with metastore_from(arguments) as metastore:
@@ -150,7 +149,7 @@ def run(arguments: argparse.Namespace) -> int:
     text = json.dumps(report.to_dict(), indent=1, ensure_ascii=False)
     if arguments.report is not None:
         _save(arguments.report, text)
-    say(json.dumps(report.to_dict()) if arguments.json else report)
+    say_report(report, as_json=arguments.json)
     return EXIT_OK if report.is_erased or arguments.dry_run else EXIT_FAILED
 
 
@@ -184,15 +183,6 @@ def _content(file: Location) -> bytes:
     except OSError as error:
         raise ConfigurationError(f"--signature-key {file.shown}: it cannot be read: {error}") from error
     return content
-
-
-def _check_report(file: Location) -> None:
-    """Refuse a place where the report cannot be written, before anything is erased."""
-    path = file.local_path
-    if path is not None and (Path(path).is_dir() or not Path(path).parent.is_dir()):
-        raise ConfigurationError(
-            f"--report {file.shown}: it is a directory, or its parent directory does not exist"
-        )
 
 
 def _save(file: Location, text: str) -> None:

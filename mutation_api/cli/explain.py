@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from metastore_client.model import LockInfo
+from mutation_api.cli.parsers import add_flag, add_repeatable, describe
 from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_from
 from mutation_api.cli.terminal import say
 from mutation_api.errors import ReadError
@@ -26,18 +27,14 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.description = (__doc__ or "").partition("\n\n")[2]
+    describe(parser, __doc__, fills_lines=True)
     parser.add_argument(
         "txn", metavar="TXN", type=int, help="id of the transaction, as listed by hive-mutate show txns"
     )
-    parser.add_argument(
-        "--table",
-        action="append",
-        default=[],
-        metavar="DB.TABLE",
-        help="table in which to look for files of the transaction (repeatable)",
+    add_repeatable(
+        parser, "--table", "DB.TABLE", "table in which to look for files of the transaction (repeatable)"
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_flag(parser, "--json", "print one JSON object")
     add_metastore_arguments(parser)
 
 

@@ -28,20 +28,18 @@ The exit code is 0 if the work is done, and 1 if it was refused, failed, or "ver
 from __future__ import annotations
 
 import argparse
-import json
 from pathlib import Path
-from typing import Protocol
 
 from mutation_api.cdc.export.export import Export
 from mutation_api.cli.engine_arguments import add_memory_argument, local_options
 from mutation_api.cli.ingest.log_arguments import setting_parser, settings_in
-from mutation_api.cli.parsers import in_option_names, option_names
+from mutation_api.cli.parsers import add_flag, add_repeatable, describe, in_option_names, option_names
 from mutation_api.cli.table_arguments import (
     add_lock_timeout_argument,
     add_metastore_arguments,
     metastore_from,
 )
-from mutation_api.cli.terminal import say
+from mutation_api.cli.terminal import say_report
 from mutation_api.hive.connect import connect
 
 __all__ = ["add_arguments", "run"]
@@ -52,15 +50,9 @@ _CONF_FILE = "--target-conf-file"
 _OPTIONS = option_names("tables_together", "unsupported_as_text", "truncate_nanoseconds")
 
 
-class _Report(Protocol):
-    def to_dict(self) -> dict[str, object]: ...
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = (__doc__ or "").partition("\n\n")[2]
-    parser.set_defaults(refuse_usage=parser.error)
+    describe(parser, __doc__)
     parser.add_argument(
         "words",
         nargs="+",
@@ -80,28 +72,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="keep running, and look for changes at this interval (default: end after one run)",
     )
-    parser.add_argument(
+    add_flag(
+        parser,
         "--tables-together",
-        action="store_true",
-        help="read all tables in one snapshot, so that their targets are at one position",
+        "read all tables in one snapshot, so that their targets are at one position",
     )
-    parser.add_argument(
+    add_flag(
+        parser,
         "--unsupported-as-text",
-        action="store_true",
-        help="export columns whose type the target lacks as JSON strings (default: refuse them)",
+        "export columns whose type the target lacks as JSON strings (default: refuse them)",
     )
-    parser.add_argument(
+    add_flag(
+        parser,
         "--truncate-nanoseconds",
-        action="store_true",
-        help="cut timestamps to microseconds (default: refuse values with more digits)",
+        "cut timestamps to microseconds (default: refuse values with more digits)",
     )
-    parser.add_argument(
+    add_repeatable(
+        parser,
         "--target-conf",
-        action="append",
-        default=[],
+        "NAME=VALUE",
+        "storage option of deltalake, or property of pyiceberg's catalog (repeatable)",
         type=setting_parser(_CONF_FILE),
-        metavar="NAME=VALUE",
-        help="storage option of deltalake, or property of pyiceberg's catalog (repeatable)",
     )
     parser.add_argument(
         _CONF_FILE,
@@ -109,7 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="file with such settings, one per line, including passwords; # begins a comment",
     )
-    parser.add_argument("--json", action="store_true", help="print each report as one JSON object")
+    add_flag(parser, "--json", "print each report as one JSON object")
     add_lock_timeout_argument(parser, "an exclusive lock on a table, such as that of DDL")
     add_memory_argument(parser)
     add_metastore_arguments(parser)
@@ -148,18 +139,14 @@ def run(arguments: argparse.Namespace) -> int:
 def _done(export: Export, action: str | None, arguments: argparse.Namespace) -> int:
     if action == VERIFY:
         verified = export.verify()
-        _print(verified, arguments)
+        say_report(verified, as_json=arguments.json)
         return int(not verified.is_equal)
     if action == CUTOVER:
-        _print(export.cutover(), arguments)
+        say_report(export.cutover(), as_json=arguments.json)
     elif arguments.follow is None:
-        _print(export.run(), arguments)
+        say_report(export.run(), as_json=arguments.json)
     else:
         for report in export.follow(arguments.follow):
             if report.is_changed:
-                _print(report, arguments)
+                say_report(report, as_json=arguments.json)
     return 0
-
-
-def _print(report: _Report, arguments: argparse.Namespace) -> None:
-    say(json.dumps(report.to_dict()) if arguments.json else str(report), flush=True)

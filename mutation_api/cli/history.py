@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
+from mutation_api.cli.parsers import add_flag, describe
 from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_from
 from mutation_api.cli.terminal import say, text_table
 from mutation_api.errors import ReadError
@@ -26,12 +27,10 @@ _HEADER = (*("ID", "TXN", "STATE", "WRITTEN", "WHO", "PARTITION"), *("INSERTS", 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.description = (__doc__ or "").partition("\n\n")[2]
+    describe(parser, __doc__, fills_lines=True)
     parser.add_argument("table", metavar="DB.TABLE", help="table whose history is shown")
-    parser.add_argument(
-        "--by-partition", action="store_true", help="print one line for each partition of a write id"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    add_flag(parser, "--by-partition", "print one line for each partition of a write id")
+    add_flag(parser, "--json", "print one JSON object")
     add_metastore_arguments(parser)
 
 

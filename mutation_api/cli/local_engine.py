@@ -5,19 +5,17 @@ from __future__ import annotations
 import contextlib
 import functools
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 
 import pyarrow as pa
 
 from mutation_api.cdc.local_engine import LocalEngine
 from mutation_api.cli.engine_arguments import (
-    ApplyFile,
-    CompareStates,
+    ApplyTask,
+    Commands,
     DiffTask,
     FileState,
-    MergeFiles,
     MergeTask,
-    OpenVerbs,
     TableState,
     VerbTable,
 )
@@ -36,54 +34,74 @@ from mutation_api.write.apply import apply_arrow
 from mutation_api.write.forecast import ApplySummary
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["ENGINE", "open_apply", "open_diff", "open_merge", "open_verbs"]
+__all__ = ["ENGINE", "LocalCommands", "open_commands"]
 
 
-@contextmanager
-def open_apply(app_name: str) -> Iterator[ApplyFile]:
-    """Yield the function that applies a file. The local engine needs no session."""
-    del app_name
-    yield _apply_file
+ENGINE = LocalEngine(LocalOptions())
 
 
-def _apply_file(
-    transaction: Transaction,
-    table_name: str,
-    file: Location,
-    format_name: str,
-    *,
-    operation_column: str,
-    verify_row_ids: bool,
-) -> ApplySummary:
-    table = transaction.table(table_name)
-    columns = RowColumns(table, {operation_column: "string"}, has_row_ids=True)
-    return apply_arrow(
-        transaction,
-        table_name,
-        ArrowFiles(columns).read(file, format_name),
-        operation_column=operation_column,
-        verify_row_ids=verify_row_ids,
-    )
+class LocalCommands:
+    """The commands in this process. See :class:`~mutation_api.cli.engine_arguments.Commands`."""
 
-
-@contextmanager
-def open_diff(app_name: str) -> Iterator[CompareStates]:
-    """Yield the function that compares two states. The local engine needs no session."""
-    del app_name
-    yield _compare
-
-
-def _compare(task: DiffTask) -> Mapping[str, int]:
-    with ExitStack() as reading:
-        old, new = _read_table(task.old, reading), _read(task, reading)
-        if task.past is not None:
-            task.past.check_history()
-        changes = local_diff(
-            task.table, old, new, task.keys, operation_column=task.operation_column, local=task.local
+    def apply_file(self, transaction: Transaction, task: ApplyTask, *, verify_row_ids: bool) -> ApplySummary:
+        """Apply a file of changes to a table in an open transaction."""
+        table = transaction.table(task.table_name)
+        columns = RowColumns(table, {task.operation_column: "string"}, has_row_ids=True)
+        return apply_arrow(
+            transaction,
+            task.table_name,
+            ArrowFiles(columns).read(task.file, task.format_name),
+            operation_column=task.operation_column,
+            verify_row_ids=verify_row_ids,
         )
-    if task.output is not None:
-        save_arrow_changes(changes, task.output, task.output_format)
-    return count_operations(changes, task.operation_column)
+
+    def compare(self, task: DiffTask) -> Mapping[str, int]:
+        """Compare, save the changes if the task has an output, and count them by operation."""
+        with ExitStack() as reading:
+            old, new = _read_table(task.old, reading), _read(task, reading)
+            if task.past is not None:
+                task.past.check_history()
+            changes = local_diff(
+                task.table, old, new, task.keys, operation_column=task.operation_column, local=task.local
+            )
+        if task.output is not None:
+            save_arrow_changes(changes, task.output, task.output_format)
+        return count_operations(changes, task.operation_column)
+
+    def check_merge(self, task: MergeTask) -> None:
+        """Raise UnsupportedLocallyError if only Spark supports the rules."""
+        check_rules(task.rules)
+
+    def merge(self, task: MergeTask, transaction: Transaction) -> MergeReport:
+        """Merge in an open transaction, or only report what a merge would do."""
+        table = transaction.table(task.table_name)
+        files = ArrowFiles(RowColumns(table, keeps_unknown=True), task.local.memory_bytes)
+        merge = local_merge_by_rules(
+            transaction,
+            table.full_name,
+            source=files.read_all(task.files, task.format_name),
+            on=task.keys,
+            rules=task.rules,
+            read_bytes_max=task.read_bytes_max,
+            local=task.local,
+            **task.options,
+        )
+        return merge.dry_run() if task.is_dry_run else merge.execute()
+
+    @contextmanager
+    def open_table(
+        self, client: MutatorClient, table_name: str, local: LocalOptions, *, is_dry_run: bool
+    ) -> Iterator[VerbTable]:
+        """Open a table in a transaction. The end of the block commits it; a dry run is aborted."""
+        with HiveTransaction(client, local, None) as transaction:
+            yield VerbTable(transaction.table(table_name), functools.partial(_rows, local))
+            if is_dry_run:
+                transaction.abort()
+
+
+def open_commands(_app_name: str) -> AbstractContextManager[Commands]:
+    """Return the commands; they need no session."""
+    return contextlib.nullcontext(LocalCommands())
 
 
 def _read(task: DiffTask, reading: ExitStack) -> pa.RecordBatchReader:
@@ -99,54 +117,6 @@ def _read_table(state: TableState, reading: ExitStack) -> pa.RecordBatchReader:
     scan = TableScan(view, row_ids=view.table.version.has_row_ids)
     batches = reading.enter_context(contextlib.closing(scan.by_partition()))
     return pa.RecordBatchReader.from_batches(scan.schema, (rows for _, rows in batches))
-
-
-ENGINE = LocalEngine(LocalOptions())
-
-
-@contextmanager
-def open_merge(app_name: str, task: MergeTask) -> Iterator[MergeFiles]:
-    """Yield the function that merges. The local engine needs no session.
-
-    Raises:
-        UnsupportedLocallyError: If only Spark supports the rules.
-    """
-    del app_name
-    check_rules(task.rules)
-    yield functools.partial(_merge, task)
-
-
-def _merge(task: MergeTask, transaction: Transaction) -> MergeReport:
-    table = transaction.table(task.table_name)
-    files = ArrowFiles(RowColumns(table, keeps_unknown=True), task.local.memory_bytes)
-    merge = local_merge_by_rules(
-        transaction,
-        table.full_name,
-        source=files.read_all(task.files, task.format_name),
-        on=task.keys,
-        rules=task.rules,
-        read_bytes_max=task.read_bytes_max,
-        local=task.local,
-        **task.options,
-    )
-    return merge.dry_run() if task.is_dry_run else merge.execute()
-
-
-@contextmanager
-def open_verbs(app_name: str, local: LocalOptions) -> Iterator[OpenVerbs]:
-    """Yield the function that opens a transaction. The local engine needs no session."""
-    del app_name
-    yield functools.partial(_verbs, local)
-
-
-@contextmanager
-def _verbs(
-    local: LocalOptions, client: MutatorClient, table_name: str, *, is_dry_run: bool
-) -> Iterator[VerbTable]:
-    with HiveTransaction(client, local, None) as transaction:
-        yield VerbTable(transaction.table(table_name), functools.partial(_rows, local))
-        if is_dry_run:
-            transaction.abort()
 
 
 def _rows(

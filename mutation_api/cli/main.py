@@ -124,6 +124,7 @@ def _parser(name: str | None, module: ModuleType | None) -> argparse.ArgumentPar
     for each, help_line in SUBCOMMANDS.items():
         subparser = subparsers.add_parser(each, help=help_line, description=help_line)
         if each == name and module is not None:
+            subparser.set_defaults(refuse_usage=subparser.error)
             module.add_arguments(subparser)
     return parser
 

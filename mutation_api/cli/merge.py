@@ -28,7 +28,6 @@ of the table's files. With --engine local, an error names the part of the condit
 from __future__ import annotations
 
 import argparse
-import json
 
 from mutation_api.cli.cluster_arguments import add_cluster_arguments
 from mutation_api.cli.engine_arguments import (
@@ -37,11 +36,11 @@ from mutation_api.cli.engine_arguments import (
     add_engine_argument,
     add_memory_argument,
     by_engine,
-    engine_module,
     local_options,
+    opened_commands,
     read_bytes_max,
 )
-from mutation_api.cli.parsers import in_option_names
+from mutation_api.cli.parsers import add_flag, describe, in_option_names
 from mutation_api.cli.table_arguments import (
     add_format_argument,
     add_key_argument,
@@ -51,7 +50,7 @@ from mutation_api.cli.table_arguments import (
     location_from,
     metastore_from,
 )
-from mutation_api.cli.terminal import say
+from mutation_api.cli.terminal import say_report
 from mutation_api.cli.write_arguments import (
     RULE_OPTIONS,
     add_columns_of,
@@ -76,9 +75,7 @@ APP_NAME = "hive-mutate merge"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``hive-mutate merge``."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = (__doc__ or "").partition("\n\n")[2]
-    parser.set_defaults(refuse_usage=parser.error)
+    describe(parser, __doc__)
     parser.add_argument("--table", required=True, metavar="DB.TABLE", help="table to change")
     add_key_argument(parser, "columns that identify a row")
     parser.add_argument(
@@ -91,10 +88,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add_format_argument(parser, "format of the files (default: by each file's extension)")
     add_rule_arguments(parser)
-    parser.add_argument(
+    add_flag(
+        parser,
         "--all-buckets",
-        action="store_true",
-        help="read all buckets, not only those to which the keys hash; for tables with rows outside the "
+        "read all buckets, not only those to which the keys hash; for tables with rows outside the "
         "bucket of their hash",
     )
     add_write_arguments(parser)
@@ -102,8 +99,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_engine_argument(parser)
     add_cluster_arguments(parser)
     add_memory_argument(parser)
-    parser.add_argument("--dry-run", action="store_true", help="report what would be done, but write nothing")
-    parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
+    add_flag(parser, "--dry-run", "report what would be done, but write nothing")
+    add_flag(parser, "--json", "print the report as one JSON object")
     add_metastore_arguments(parser)
 
 
@@ -125,11 +122,7 @@ def run(arguments: argparse.Namespace) -> int:
         engine, report = by_engine(
             arguments.engine, files, lambda engine: _merged(client, engine, task, attempts)
         )
-    if arguments.json:
-        say(json.dumps({**report.to_dict(), "engine": engine}))
-    else:
-        first, *others = str(report).splitlines()
-        say(f"{first} ({engine})", *others, sep="\n")
+    say_report(report, as_json=arguments.json, engine=engine)
     return 0
 
 
@@ -153,11 +146,12 @@ def _task(arguments: argparse.Namespace, files: list[Location]) -> MergeTask:
 
 
 def _merged(client: MutatorClient, engine: str, task: MergeTask, attempts: Attempts) -> MergeReport:
-    with engine_module(engine).open_merge(APP_NAME, task) as merge:
+    with opened_commands(engine, APP_NAME) as commands:
+        commands.check_merge(task)
 
         def attempt(_: int) -> MergeReport:
             with client.new_transaction() as transaction:
-                report: MergeReport = merge(transaction)
+                report = commands.merge(task, transaction)
                 if task.is_dry_run:
                     transaction.abort()
             return report

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+from mutation_api.cli.parsers import add_repeatable
 from mutation_api.cli.terminal import say
 from mutation_api.spark.python_archive import EXTRAS_DEFAULT, pack_python
 
@@ -29,13 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAMES",
         help="extras of hive-mutation-api to pack, such as hdfs,s3,kerberos (default: %(default)s)",
     )
-    parser.add_argument(
-        "--package",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="another installed package that the job imports (repeatable)",
-    )
+    add_repeatable(parser, "--package", "NAME", "another installed package that the job imports (repeatable)")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -2,6 +2,8 @@
 
 An error message quotes arguments, and after a typing error any of them may be a URL with a password.
 
+Options that are switches, or may be repeated, are declared by functions of this module.
+
 A command may have one module for each of several names, with a function ``add_arguments(parser)``. A module
 is imported only when its name is given, so that packages that other modules need do not have to be installed.
 
@@ -25,7 +27,11 @@ from mutation_api.format.printable import without_secrets
 from mutation_api.transaction.clock import WAIT_LOG
 
 __all__ = [
+    "AnyParser",
     "DiscreetParser",
+    "add_flag",
+    "add_repeatable",
+    "describe",
     "duration_from",
     "in_option_names",
     "option_names",
@@ -33,6 +39,37 @@ __all__ = [
     "seconds_from",
     "waits_are_told",
 ]
+
+
+AnyParser = argparse.ArgumentParser | argparse._ArgumentGroup
+"""A parser, or a group of its options, for which argparse has no public name."""
+
+
+def describe(
+    parser: argparse.ArgumentParser, documentation: str | None, *, fills_lines: bool = False
+) -> None:
+    """Describe a command by all paragraphs of its module's docstring except the first.
+
+    Args:
+        parser: the parser of the command.
+        documentation: the docstring.
+        fills_lines: True to wrap paragraphs, False to keep the lines of the docstring.
+    """
+    parser.description = (documentation or "").partition("\n\n")[2]
+    if not fills_lines:
+        parser.formatter_class = argparse.RawDescriptionHelpFormatter
+
+
+def add_flag(parser: AnyParser, option: str, what: str) -> None:
+    """Declare an option without a value, which is False if it is not given."""
+    parser.add_argument(option, action="store_true", help=what)
+
+
+def add_repeatable(
+    parser: AnyParser, option: str, metavar: str, what: str, type: Callable[[str], object] = str
+) -> None:
+    """Declare an option that may be given several times. Its value is the list of all values."""
+    parser.add_argument(option, action="append", default=[], type=type, metavar=metavar, help=what)
 
 
 class DiscreetParser(argparse.ArgumentParser):
@@ -82,8 +119,7 @@ def parser_of_modules(
                 # Without the usage, which is not known yet.
                 self.exit(EXIT_USAGE, f"{self.prog}: error: {message}\n")
             self._is_declared = True
-            self.formatter_class = argparse.RawDescriptionHelpFormatter
-            self.description = (module.__doc__ or "").partition("\n\n")[2]
+            describe(self, module.__doc__)
             self.set_defaults(refuse_usage=self.error)
             module.add_arguments(self)
             add_common_arguments(self)

@@ -20,20 +20,21 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from mutation_api.cli.parsers import in_option_names, option_names
+from mutation_api.cli.parsers import add_flag, add_repeatable, in_option_names, option_names
 from mutation_api.cli.table_arguments import (
     DIRECTORY_OPTIONS,
     add_directory_arguments,
     add_lock_timeout_argument,
     add_metastore_arguments,
     add_output_argument,
+    check_directory_usage,
     directory_from,
-    given_directory_options,
     key_values,
     listed_names,
     metastore_from,
     output_format,
     point_in_time,
+    reading_client,
 )
 from mutation_api.cli.terminal import say, text_table
 from mutation_api.format.event import PARTITION_FIELD, ROW_ID_COLUMN
@@ -44,7 +45,6 @@ from mutation_api.read.table_scan import TableScan
 from mutation_api.read.table_view import TableView, open_table
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.row_type import named_data_columns
-from mutation_api.transaction.builder import MutatorClientBuilder
 
 __all__ = ["add_arguments", "run"]
 
@@ -60,7 +60,6 @@ _OPTIONS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.set_defaults(refuse_usage=parser.error)
     parser.add_argument("table", nargs="?", metavar="DB.TABLE", help="table of the metastore to read")
     add_metastore_arguments(parser)
     add_lock_timeout_argument(parser, "another client's exclusive lock on the table, such as that of DDL")
@@ -70,14 +69,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _add_row_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument("--columns", metavar="A,B", help="data columns to read (default: all)")
-    group.add_argument(
+    add_repeatable(
+        group,
         "--where-partition",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="read only partitions with this value; all conditions must be true (repeatable)",
+        "KEY=VALUE",
+        "read only partitions with this value; all conditions must be true (repeatable)",
     )
-    group.add_argument("--row-ids", action="store_true", help="also show ROW__ID")
+    add_flag(group, "--row-ids", "also show ROW__ID")
     group.add_argument(
         "--as-of",
         type=point_in_time,
@@ -86,14 +84,14 @@ def _add_row_arguments(group: argparse._ArgumentGroup) -> None:
         "2026-03-01T12:00:00Z; a major compaction removes earlier states (default: as it is now)",
     )
     group.add_argument("--limit", type=int, metavar="N", help="stop after N rows (default: all rows)")
-    group.add_argument("--json", action="store_true", help="print one JSON object per line")
+    add_flag(group, "--json", "print one JSON object per line")
     add_output_argument(
         group, "save the rows to a .csv, .json, .parquet or .orc file instead of printing them"
     )
-    group.add_argument(
+    add_flag(
+        group,
         "--truncate-nanoseconds",
-        action="store_true",
-        help="cut timestamps to microseconds in Parquet and ORC output (default: refuse finer timestamps)",
+        "cut timestamps to microseconds in Parquet and ORC output (default: refuse finer timestamps)",
     )
 
 
@@ -113,12 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check_usage(arguments: argparse.Namespace) -> None:
     refuse: Callable[[str], None] = arguments.refuse_usage
-    if (arguments.table is None) == (arguments.location is None):
-        refuse("pass either DB.TABLE or --location DIR")
-    if arguments.location is not None and arguments.schema is None:
-        refuse("--location needs --schema, for example --schema 'id bigint, msg string'")
-    for option in given_directory_options(arguments) if arguments.location is None else ():
-        refuse(f"{option} can only be used with --location; for DB.TABLE it comes from the metastore")
+    check_directory_usage(arguments)
     if arguments.location is not None and arguments.as_of is not None:
         refuse("--as-of can only be used with DB.TABLE; with --location, use --valid-write-ids instead")
     if arguments.json and arguments.output:
@@ -136,10 +129,7 @@ def _view(arguments: argparse.Namespace) -> Iterator[TableView]:
         return
     with (
         metastore_from(arguments) as metastore,
-        MutatorClientBuilder()
-        .metastore(metastore)
-        .lock_timeout_seconds(arguments.lock_timeout)
-        .build() as client,
+        reading_client(metastore, arguments) as client,
     ):
         if arguments.as_of is None:
             yield open_table(client.open_snapshot(arguments.table), arguments.table)

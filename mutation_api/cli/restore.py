@@ -12,11 +12,10 @@ Run it again to undo the compaction before, if its files were kept as well.
 from __future__ import annotations
 
 import argparse
-import json
 
-from mutation_api.cli.parsers import seconds_from
+from mutation_api.cli.parsers import add_flag, add_repeatable, describe, seconds_from
 from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_from
-from mutation_api.cli.terminal import say
+from mutation_api.cli.terminal import say_report
 from mutation_api.upkeep.restore import RESTORE_WAIT_SECONDS_DEFAULT, restore_table
 
 __all__ = ["add_arguments", "run"]
@@ -24,15 +23,13 @@ __all__ = ["add_arguments", "run"]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.description = (__doc__ or "").partition("\n\n")[2]
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
+    describe(parser, __doc__)
     parser.add_argument("table", metavar="DB.TABLE", help="Hive table")
-    parser.add_argument(
+    add_repeatable(
+        parser,
         "--partition",
-        action="append",
-        default=[],
-        metavar="day=…",
-        help="restore only this partition (repeatable; default: all with kept files)",
+        "day=…",
+        "restore only this partition (repeatable; default: all with kept files)",
     )
     parser.add_argument(
         "--wait",
@@ -41,7 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="60s",
         help="maximum time to wait for the exclusive lock of each partition (default: 60s)",
     )
-    parser.add_argument("--json", action="store_true", help="print each result as a JSON object")
+    add_flag(parser, "--json", "print each result as a JSON object")
     add_metastore_arguments(parser)
 
 
@@ -51,5 +48,5 @@ def run(arguments: argparse.Namespace) -> int:
         for each in restore_table(
             metastore, arguments.table, partitions=arguments.partition, wait_seconds=arguments.wait
         ):
-            say(json.dumps(each.to_dict()) if arguments.json else each)
+            say_report(each, as_json=arguments.json)
     return 0

@@ -19,6 +19,7 @@ from typing import Any
 
 from metastore_client.client import MetastoreClient
 from metastore_client.model import TxnState
+from mutation_api.cli.parsers import add_flag
 from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_from
 from mutation_api.cli.terminal import say, text_table
 from mutation_api.format.printable import one_line
@@ -45,10 +46,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=sorted(_SOURCES),
         help="what to list; txns lists open transactions, then aborted ones that are not yet cleaned",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
-    parser.add_argument(
-        "--all", action="store_true", help="list all partitions of locks and all aborted transactions"
-    )
+    add_flag(parser, "--json", "print one JSON object per line")
+    add_flag(parser, "--all", "list all partitions of locks and all aborted transactions")
     add_metastore_arguments(parser)
 
 

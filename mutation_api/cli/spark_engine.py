@@ -13,13 +13,11 @@ from pyspark.sql import DataFrame, SparkSession
 from mutation_api.cdc.spark_engine import SparkEngine
 from mutation_api.cli.cluster_arguments import spark_is_given
 from mutation_api.cli.engine_arguments import (
-    ApplyFile,
-    CompareStates,
+    ApplyTask,
+    Commands,
     DiffTask,
     FileState,
-    MergeFiles,
     MergeTask,
-    OpenVerbs,
     TableState,
     VerbTable,
 )
@@ -45,7 +43,7 @@ from mutation_api.write.change_set import OverwriteReport
 from mutation_api.write.forecast import ApplySummary
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["open_apply", "open_diff", "open_ingest", "open_merge", "open_verbs", "spark_session"]
+__all__ = ["SparkCommands", "open_commands", "open_ingest", "spark_session"]
 
 
 def spark_session(app_name: str) -> SparkSession:
@@ -55,54 +53,81 @@ def spark_session(app_name: str) -> SparkSession:
     return local_spark_session(app_name)
 
 
+@dataclass(frozen=True)
+class SparkCommands:
+    """The commands by Spark. See :class:`~mutation_api.cli.engine_arguments.Commands`."""
+
+    spark: SparkSession
+
+    def apply_file(self, transaction: Transaction, task: ApplyTask, *, verify_row_ids: bool) -> ApplySummary:
+        """Apply a file of changes to a table in an open transaction."""
+        table = transaction.table(task.table_name)
+        return apply_changes(
+            transaction,
+            task.table_name,
+            read_changes(self.spark, table, task.file, task.format_name, task.operation_column),
+            operation_column=task.operation_column,
+            verify_row_ids=verify_row_ids,
+        )
+
+    def compare(self, task: DiffTask) -> Mapping[str, int]:
+        """Compare, save the changes if the task has an output, and count them by operation."""
+        with translated_worker_errors(f"comparing table {task.table.full_name}"):
+            old, new = _read_table(self.spark, task.old), _read(self.spark, task)
+            if task.past is not None:
+                task.past.check_history()
+            changes = diff(task.table, old, new, task.keys, operation_column=task.operation_column)
+            try:
+                counts = count_operations(changes, task.operation_column)
+                if task.output is not None:
+                    order = [*task.keys, task.operation_column]
+                    save_changes(changes, task.output, task.output_format, order=order)
+            finally:
+                changes.unpersist()  # otherwise the next reader of files with these names gets the cache
+        return counts
+
+    def check_merge(self, task: MergeTask) -> None:
+        """Do nothing, because Spark supports all rules."""
+
+    def merge(self, task: MergeTask, transaction: Transaction) -> MergeReport:
+        """Merge in an open transaction, or only report what a merge would do."""
+        table = transaction.table(task.table_name)
+        with translated_worker_errors(f"merging into {table.full_name}"):
+            merge = merge_by_rules(
+                transaction,
+                table.full_name,
+                source=RowFiles(self.spark, table, keeps_unknown=True).read_all(task.files, task.format_name),
+                on=task.keys,
+                rules=task.rules,
+                **task.options,
+            )
+            return merge.dry_run() if task.is_dry_run else merge.execute()
+
+    @contextmanager
+    def open_table(
+        self, client: MutatorClient, table_name: str, _local: LocalOptions, *, is_dry_run: bool
+    ) -> Iterator[VerbTable]:
+        """Open a table in a transaction. The end of the block commits it; a dry run is aborted."""
+        with client.new_transaction() as transaction:
+            table = _SparkTable(self.spark, client, transaction, table_name)
+            with translated_worker_errors(f"changing table {table_name}"):
+                yield VerbTable(table, functools.partial(_rows, self.spark))
+            if is_dry_run:
+                transaction.abort()
+
+
 @contextmanager
-def open_apply(app_name: str) -> Iterator[ApplyFile]:
-    """Yield the function that applies a file. A Spark session is open during the block."""
+def open_commands(app_name: str) -> Iterator[Commands]:
+    """Yield the commands. A Spark session is open during the block."""
     with spark_session(app_name) as spark:
-        yield functools.partial(_apply_file, spark)
-
-
-def _apply_file(
-    spark: SparkSession,
-    transaction: Transaction,
-    table_name: str,
-    file: Location,
-    format_name: str,
-    *,
-    operation_column: str,
-    verify_row_ids: bool,
-) -> ApplySummary:
-    table = transaction.table(table_name)
-    return apply_changes(
-        transaction,
-        table_name,
-        read_changes(spark, table, file, format_name, operation_column),
-        operation_column=operation_column,
-        verify_row_ids=verify_row_ids,
-    )
+        yield SparkCommands(spark)
 
 
 @contextmanager
-def open_diff(app_name: str) -> Iterator[CompareStates]:
-    """Yield the function that compares two states. A Spark session is open during the block."""
+def open_ingest(app_name: str) -> Iterator[SparkEngine]:
+    """Yield the engine. A Spark session is open during the block."""
     with spark_session(app_name) as spark:
-        yield functools.partial(_compare, spark)
-
-
-def _compare(spark: SparkSession, task: DiffTask) -> Mapping[str, int]:
-    with translated_worker_errors(f"comparing table {task.table.full_name}"):
-        old, new = _read_table(spark, task.old), _read(spark, task)
-        if task.past is not None:
-            task.past.check_history()
-        changes = diff(task.table, old, new, task.keys, operation_column=task.operation_column)
-        try:
-            counts = count_operations(changes, task.operation_column)
-            if task.output is not None:
-                order = [*task.keys, task.operation_column]
-                save_changes(changes, task.output, task.output_format, order=order)
-        finally:
-            changes.unpersist()  # otherwise the next reader of files with these names gets the cache
-    return counts
+        yield SparkEngine(spark)
 
 
 def _read(spark: SparkSession, task: DiffTask) -> DataFrame:
@@ -114,54 +139,6 @@ def _read(spark: SparkSession, task: DiffTask) -> DataFrame:
 
 def _read_table(spark: SparkSession, state: TableState) -> DataFrame:
     return read_table(state.view, state.table_name, spark=spark)
-
-
-@contextmanager
-def open_ingest(app_name: str) -> Iterator[SparkEngine]:
-    """Yield the engine. A Spark session is open during the block."""
-    with spark_session(app_name) as spark:
-        yield SparkEngine(spark)
-
-
-@contextmanager
-def open_merge(app_name: str, task: MergeTask) -> Iterator[MergeFiles]:
-    """Yield the function that merges. A Spark session is open during the block."""
-    with spark_session(app_name) as spark:
-        yield functools.partial(_merge, spark, task)
-
-
-def _merge(spark: SparkSession, task: MergeTask, transaction: Transaction) -> MergeReport:
-    table = transaction.table(task.table_name)
-    with translated_worker_errors(f"merging into {table.full_name}"):
-        merge = merge_by_rules(
-            transaction,
-            table.full_name,
-            source=RowFiles(spark, table, keeps_unknown=True).read_all(task.files, task.format_name),
-            on=task.keys,
-            rules=task.rules,
-            **task.options,
-        )
-        return merge.dry_run() if task.is_dry_run else merge.execute()
-
-
-@contextmanager
-def open_verbs(app_name: str, local: LocalOptions) -> Iterator[OpenVerbs]:
-    """Yield the function that opens a transaction. A Spark session is open during the block."""
-    del local
-    with spark_session(app_name) as spark:
-        yield functools.partial(_verbs, spark)
-
-
-@contextmanager
-def _verbs(
-    spark: SparkSession, client: MutatorClient, table_name: str, *, is_dry_run: bool
-) -> Iterator[VerbTable]:
-    with client.new_transaction() as transaction:
-        table = _SparkTable(spark, client, transaction, table_name)
-        with translated_worker_errors(f"changing table {table_name}"):
-            yield VerbTable(table, functools.partial(_rows, spark))
-        if is_dry_run:
-            transaction.abort()
 
 
 def _rows(

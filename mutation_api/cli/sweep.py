@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 
+from mutation_api.cli.parsers import add_flag, describe
 from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_from
 from mutation_api.cli.terminal import say
 from mutation_api.transaction.staging import Abandoned
@@ -31,10 +32,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         )
         add_metastore_arguments(parser)
         return
-    parser.description = (__doc__ or "").partition("\n\n")[2]
+    describe(parser, __doc__, fills_lines=True)
     parser.add_argument("name", metavar="DB[.TABLE]", help="database to sweep, or one of its tables")
-    parser.add_argument("--dry-run", action="store_true", help="only print what would be removed")
-    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    add_flag(parser, "--dry-run", "only print what would be removed")
+    add_flag(parser, "--json", "print one JSON object per line")
     add_metastore_arguments(parser)
 
 

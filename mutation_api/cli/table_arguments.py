@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import argparse
 import datetime
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from metastore_client.client import MetastoreClient
 from metastore_client.errors import InvalidConfigurationError
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
-from mutation_api.cli.parsers import in_option_names, option_names
+from mutation_api.cli.parsers import AnyParser, in_option_names, option_names
 from mutation_api.cli.terminal import say_aside
 from mutation_api.errors import ConfigurationError
 from mutation_api.read.directory_scan import ACID_VERSION_AUTO, ACID_VERSIONS, TABLE_KINDS, open_directory
 from mutation_api.read.export import FORMATS, extension, file_format
 from mutation_api.read.table_view import TableView
 from mutation_api.storage.location import Location
-from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT
+from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MutatorClientBuilder
+from mutation_api.transaction.mutator_client import MutatorClient
 
 __all__ = [
     "DIRECTORY_OPTIONS",
@@ -33,16 +35,19 @@ __all__ = [
     "add_lock_timeout_argument",
     "add_metastore_arguments",
     "add_output_argument",
+    "check_directory_usage",
+    "check_new_file",
     "directory_from",
-    "given_directory_options",
     "input_format",
     "key_columns",
     "key_values",
     "listed_names",
     "location_from",
     "metastore_from",
+    "optional_names",
     "output_format",
     "point_in_time",
+    "reading_client",
 ]
 
 
@@ -52,7 +57,7 @@ def add_format_argument(parser: argparse.ArgumentParser, what: str) -> None:
 
 
 def add_output_argument(
-    group: argparse.ArgumentParser | argparse._ArgumentGroup,  # argparse has no public name for it
+    group: AnyParser,
     what: str,
 ) -> None:
     """Declare ``--output``."""
@@ -93,12 +98,17 @@ def output_format(file: Location) -> str:
         raise ConfigurationError(
             f"--output {file.shown}: the name must end in {', '.join(f'.{each}' for each in FORMATS)}"
         )
+    check_new_file("--output", file)
+    return found
+
+
+def check_new_file(option: str, file: Location) -> None:
+    """Raise ConfigurationError if a file of this machine cannot be created at a location."""
     path = file.local_path
     if path is not None and (Path(path).is_dir() or not Path(path).parent.is_dir()):
         raise ConfigurationError(
-            f"--output {file.shown}: it is a directory, or its parent directory does not exist"
+            f"{option} {file.shown}: it is a directory, or its parent directory does not exist"
         )
-    return found
 
 
 def add_key_argument(parser: argparse.ArgumentParser, what: str, *, is_required: bool = True) -> None:
@@ -130,6 +140,11 @@ def listed_names(text: str) -> tuple[str, ...]:
     if "" in names:
         raise ConfigurationError(f"{text!r}: the list contains an empty name; expected A,B")
     return names
+
+
+def optional_names(text: str | None) -> tuple[str, ...] | None:
+    """Return the names of a list such as ``A,B``, or None if the option is not given."""
+    return None if text is None else listed_names(text)
 
 
 def key_values(option: str, texts: Sequence[str]) -> list[tuple[str, str]]:
@@ -182,6 +197,11 @@ def metastore_from(arguments: argparse.Namespace) -> ThriftMetastoreClient:
         ) from error
 
 
+def reading_client(metastore: MetastoreClient, arguments: argparse.Namespace) -> MutatorClient:
+    """Return a client for snapshots, which waits as long as ``--lock-timeout`` allows."""
+    return MutatorClientBuilder().metastore(metastore).lock_timeout_seconds(arguments.lock_timeout).build()
+
+
 class ReportLoss:
     """A listener that reports a lost transaction immediately.
 
@@ -195,7 +215,7 @@ class ReportLoss:
 
 
 def add_lock_timeout_argument(
-    parser: argparse.ArgumentParser | argparse._ArgumentGroup,  # argparse has no public name for it
+    parser: AnyParser,
     for_whom: str,
 ) -> None:
     """Declare ``--lock-timeout``.
@@ -214,7 +234,7 @@ def add_lock_timeout_argument(
 
 
 def add_attempts_argument(
-    parser: argparse.ArgumentParser | argparse._ArgumentGroup,  # argparse has no public name for it
+    parser: AnyParser,
 ) -> None:
     """Declare ``--attempts``."""
     parser.add_argument(
@@ -311,9 +331,19 @@ def add_directory_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def given_directory_options(arguments: argparse.Namespace) -> list[str]:
-    """Return the given options that can only be used with ``--location``."""
-    return [f"--{name.replace('_', '-')}" for name in _DESCRIBING if getattr(arguments, name) is not None]
+def check_directory_usage(arguments: argparse.Namespace) -> None:
+    """Refuse a table of the metastore together with a directory, options of the other, and neither."""
+    refuse: Callable[[str], None] = arguments.refuse_usage
+    if (arguments.table is None) == (arguments.location is None):
+        refuse("pass either DB.TABLE or --location DIR")
+    if arguments.location is not None:
+        if arguments.schema is None:
+            refuse("--location needs --schema, for example --schema 'id bigint, msg string'")
+        return
+    for name in _DESCRIBING:
+        if getattr(arguments, name) is not None:
+            option = f"--{name.replace('_', '-')}"
+            refuse(f"{option} can only be used with --location; for DB.TABLE it comes from the metastore")
 
 
 def directory_from(arguments: argparse.Namespace) -> TableView:

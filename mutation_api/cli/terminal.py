@@ -8,9 +8,11 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
+import json
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol
 
 from mutation_api.format.printable import one_line, printable
 
@@ -19,10 +21,12 @@ __all__ = [
     "EXIT_INTERRUPTED",
     "EXIT_OK",
     "EXIT_USAGE",
+    "Report",
     "progress",
     "safe_warnings",
     "say",
     "say_aside",
+    "say_report",
     "text_table",
 ]
 
@@ -38,6 +42,29 @@ def say(*parts: object, sep: str = " ", flush: bool = False) -> None:
 def say_aside(*parts: object, end: str = "\n") -> None:
     """Print progress, warnings or errors to standard error, with control characters escaped."""
     print(printable(" ".join(map(str, parts))), end=end, file=sys.stderr, flush=True)
+
+
+class Report(Protocol):
+    """The report of a command."""
+
+    def to_dict(self) -> dict[str, object]:
+        """Return the report as JSON has it."""
+
+
+def say_report(report: Report, *, as_json: bool, engine: str | None = None) -> None:
+    """Print a report, as one JSON object or in readable form.
+
+    Args:
+        report: the report.
+        as_json: True to print JSON.
+        engine: the engine that did the work, to print with the report. If None, there is only one.
+    """
+    if as_json:
+        by = {} if engine is None else {"engine": engine}
+        say(json.dumps({**report.to_dict(), **by}), flush=True)
+        return
+    first, *others = str(report).splitlines() if engine is not None else [str(report)]
+    say(first if engine is None else f"{first} ({engine})", *others, sep="\n", flush=True)
 
 
 class _Safe(logging.Formatter):

@@ -23,22 +23,20 @@ that need more memory than --local-memory.
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
 from mutation_api.cli.cluster_arguments import add_cluster_arguments
 from mutation_api.cli.engine_arguments import (
     ENGINE_OPTIONS,
-    Report,
     VerbTable,
     add_engine_argument,
     add_memory_argument,
     by_engine,
-    engine_module,
     local_options,
+    opened_commands,
 )
-from mutation_api.cli.parsers import in_option_names
+from mutation_api.cli.parsers import add_flag, add_repeatable, describe, in_option_names
 from mutation_api.cli.table_arguments import (
     add_format_argument,
     add_key_argument,
@@ -49,8 +47,9 @@ from mutation_api.cli.table_arguments import (
     listed_names,
     location_from,
     metastore_from,
+    optional_names,
 )
-from mutation_api.cli.terminal import say
+from mutation_api.cli.terminal import Report, say_report
 from mutation_api.cli.write_arguments import (
     add_columns_of,
     add_interval_arguments,
@@ -75,9 +74,7 @@ _BY_CONDITION = ("delete", "update-rows", "overwrite")
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of the command, which is the last word of the parser's name."""
     command = parser.prog.split()[-1]
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = (__doc__ or "").partition("\n\n")[2]
-    parser.set_defaults(refuse_usage=parser.error)
+    describe(parser, __doc__)
     parser.add_argument("table", metavar="DB.TABLE", help="table to change")
     if command in _FROM_FILES:
         files = "files or directories of rows; all have the same columns"
@@ -113,19 +110,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
             choices=["dynamic"],
             help="replace the partitions to which the new rows belong (default: replace the whole table)",
         )
-        parser.add_argument(
+        add_repeatable(
+            parser,
             "--partition",
-            action="append",
-            default=[],
-            metavar="COLUMN=VALUE[,COLUMN=VALUE]",
-            help="replace the partitions with these values (repeatable)",
+            "COLUMN=VALUE[,COLUMN=VALUE]",
+            "replace the partitions with these values (repeatable)",
         )
-    parser.add_argument("--dry-run", action="store_true", help="report what would be done, but write nothing")
+    add_flag(parser, "--dry-run", "report what would be done, but write nothing")
     add_write_arguments(parser)
     add_engine_argument(parser)
     add_cluster_arguments(parser)
     add_memory_argument(parser)
-    parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
+    add_flag(parser, "--json", "print the report as one JSON object")
     add_metastore_arguments(parser)
 
 
@@ -156,11 +152,7 @@ def run(arguments: argparse.Namespace) -> int:
             add_columns_of(metastore, arguments, files)
     with in_option_names(_OPTIONS):
         engine, report = by_engine(arguments.engine, files, lambda engine: _changed(engine, arguments))
-    if arguments.json:
-        say(json.dumps({**report.to_dict(), "engine": engine}))
-    else:
-        first, *others = str(report).splitlines()
-        say(f"{first} ({engine})", *others, sep="\n")
+    say_report(report, as_json=arguments.json, engine=engine)
     return 0
 
 
@@ -168,16 +160,17 @@ def _changed(engine: str, arguments: argparse.Namespace) -> Report:
     """Change the rows with an engine, in one transaction."""
     app_name = f"hive-mutate {arguments.subcommand}"
     change = _CHANGES[arguments.subcommand]
-    with engine_module(engine).open_verbs(app_name, local_options(arguments)) as open_table:
+    with opened_commands(engine, app_name) as commands:
 
         def attempt(_: int) -> Report:
             with (
                 metastore_from(arguments) as metastore,
                 writing_client(metastore, arguments) as client,
-                open_table(client, arguments.table, is_dry_run=arguments.dry_run) as table,
+                commands.open_table(
+                    client, arguments.table, local_options(arguments), is_dry_run=arguments.dry_run
+                ) as table,
             ):
-                report: Report = change(table, arguments)
-            return report
+                return change(table, arguments)
 
         return Attempts(arguments.attempts).run(app_name, attempt)
 
@@ -221,7 +214,7 @@ def _track(table: VerbTable, arguments: argparse.Namespace) -> Report:
         rows,
         key_columns(arguments.key),
         sequence,
-        columns=None if arguments.columns is None else listed_names(arguments.columns),
+        columns=optional_names(arguments.columns),
         deletes=arguments.deletes,
         operation_column=arguments.operation_column,
         valid_from=arguments.valid_from,

@@ -17,15 +17,15 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from mutation_api.cli.parsers import in_option_names, option_names
+from mutation_api.cli.parsers import add_flag, describe, in_option_names, option_names
 from mutation_api.cli.table_arguments import (
     DIRECTORY_OPTIONS,
     add_directory_arguments,
     add_metastore_arguments,
+    check_directory_usage,
     directory_from,
-    given_directory_options,
     metastore_from,
 )
 from mutation_api.cli.terminal import say, say_aside
@@ -42,24 +42,23 @@ _MEGABYTE = 1024 * 1024
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.description = (__doc__ or "").partition("\n\n")[2]
-    parser.set_defaults(refuse_usage=parser.error)
+    describe(parser, __doc__, fills_lines=True)
     parser.add_argument("table", nargs="?", metavar="DB.TABLE", help="table of the metastore to check")
-    parser.add_argument("--notices", action="store_true", help="also print notices, which are harmless")
+    add_flag(parser, "--notices", "also print notices, which are harmless")
     parser.add_argument(
         "--threads",
         type=int,
         metavar="N",
         help="number of files to read in parallel (default: the number of processors)",
     )
-    parser.add_argument("--json", action="store_true", help="print the report as one JSON object")
+    add_flag(parser, "--json", "print the report as one JSON object")
     add_metastore_arguments(parser)
     add_directory_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print findings and a summary. Return 0 if nothing is damaged, otherwise 1."""
-    _check_usage(arguments)
+    check_directory_usage(arguments)
     progress = _Progress()
     try:
         with in_option_names({**DIRECTORY_OPTIONS, **option_names("threads")}):
@@ -72,16 +71,6 @@ def run(arguments: argparse.Namespace) -> int:
         for line in _lines(report, notices=arguments.notices):
             say(one_line(line))
     return int(not report.is_sound)
-
-
-def _check_usage(arguments: argparse.Namespace) -> None:
-    refuse: Callable[[str], None] = arguments.refuse_usage
-    if (arguments.table is None) == (arguments.location is None):
-        refuse("pass either DB.TABLE or --location DIR")
-    if arguments.location is not None and arguments.schema is None:
-        refuse("--location needs --schema, for example --schema 'id bigint, msg string'")
-    for option in given_directory_options(arguments) if arguments.location is None else ():
-        refuse(f"{option} can only be used with --location; for DB.TABLE it comes from the metastore")
 
 
 def _report(arguments: argparse.Namespace, progress: _Progress) -> VerifyReport:

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from metastore_client.client import MetastoreClient
 from mutation_api.cdc.ingest_report import list_watermarks
 from mutation_api.cdc.watermark import Watermark
+from mutation_api.cli.parsers import add_flag, describe
 from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_from
 from mutation_api.cli.terminal import say, text_table
 from mutation_api.hive.connect import connect
@@ -34,8 +35,7 @@ _HEADER = ("SOURCE", "SOURCE TABLE", "TABLE", "POSITION", "TXN", "APPLIED (UTC)"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""
-    parser.description = (__doc__ or "").partition("\n\n")[2]
-    parser.set_defaults(refuse_usage=parser.error)
+    describe(parser, __doc__, fills_lines=True)
     parser.add_argument("--table", metavar="DB.TABLE", help="show only watermarks of this target table")
     parser.add_argument(
         "--source", metavar="ID", help="show only watermarks of this source, such as tungsten:alpha"
@@ -45,10 +45,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DB.TABLE",
         help="watermark table (default: mutation_watermarks in the database of --table)",
     )
-    parser.add_argument(
-        "--remove", action="store_true", help="remove the watermarks of --source, and show what was removed"
-    )
-    parser.add_argument("--json", action="store_true", help="print one JSON object per line")
+    add_flag(parser, "--remove", "remove the watermarks of --source, and show what was removed")
+    add_flag(parser, "--json", "print one JSON object per line")
     add_metastore_arguments(parser)
 
 

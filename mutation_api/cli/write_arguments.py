@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Callable, Sequence
 
 from metastore_client.client import MetastoreClient
-from mutation_api.cli.parsers import option_names
+from mutation_api.cli.parsers import AnyParser, add_flag, add_repeatable, option_names
 from mutation_api.cli.table_arguments import ReportLoss, add_attempts_argument, add_lock_timeout_argument
 from mutation_api.cli.terminal import say_aside
 from mutation_api.merge.arrow_change_files import ArrowFiles
@@ -39,10 +39,8 @@ WRITE_LOCKS = ("exclusive", "optimistic")
 
 def add_write_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare ``--create-partitions``, ``--write-lock``, ``--lock-timeout`` and ``--attempts``."""
-    parser.add_argument(
-        "--create-partitions",
-        action="store_true",
-        help="create partitions that do not exist (default: refuse the change set)",
+    add_flag(
+        parser, "--create-partitions", "create partitions that do not exist (default: refuse the change set)"
     )
     parser.add_argument(
         "--write-lock",
@@ -87,9 +85,7 @@ def add_columns_of(
         say_aside(str(altered))
 
 
-def add_interval_arguments(
-    parser: argparse.ArgumentParser | argparse._ArgumentGroup, prefix: str = ""
-) -> None:
+def add_interval_arguments(parser: AnyParser, prefix: str = "") -> None:
     """Declare the options of a history besides its key and sequence; their names begin with ``prefix``."""
     parser.add_argument(
         f"--{prefix}deletes",
@@ -152,30 +148,25 @@ def add_rule_arguments(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--update-when", metavar="SQL", help="update only matched rows for which this condition is true"
     )
-    group.add_argument("--no-update", action="store_true", help="do not update matched rows")
+    add_flag(group, "--no-update", "do not update matched rows")
     group.add_argument(
         "--insert-when", metavar="SQL", help="insert only rows for which this condition is true"
     )
-    group.add_argument("--no-insert", action="store_true", help="do not insert rows")
+    add_flag(group, "--no-insert", "do not insert rows")
     group.add_argument(
         "--delete-missing-when",
         metavar="SQL",
         help="delete rows of the table that are in no file, if this condition is true for them",
     )
-    group.add_argument(
-        "--delete-missing", action="store_true", help="delete all rows of the table that are in no file"
-    )
-    group.add_argument(
+    add_flag(group, "--delete-missing", "delete all rows of the table that are in no file")
+    add_repeatable(
+        group,
         "--first-by",
-        action="append",
-        default=[],
-        metavar="SQL",
-        help="if several rows have the same key, use the first row in this order, such as 'updated DESC' "
+        "SQL",
+        "if several rows have the same key, use the first row in this order, such as 'updated DESC' "
         "(repeatable; default: duplicate keys are an error)",
     )
-    group.add_argument(
-        "--null-safe", action="store_true", help="treat NULL keys as equal (in SQL they are not)"
-    )
+    add_flag(group, "--null-safe", "treat NULL keys as equal (in SQL they are not)")
     group.add_argument(
         "--missing-columns",
         choices=("null", "error"),
@@ -183,10 +174,10 @@ def add_rule_arguments(parser: argparse.ArgumentParser) -> None:
         help="columns that the files lack: null sets them to NULL on insert and keeps them on update, error "
         "refuses the files (default: null)",
     )
-    group.add_argument(
+    add_flag(
+        group,
         "--write-unchanged",
-        action="store_true",
-        help="write updated rows without comparing them, even if their values do not change",
+        "write updated rows without comparing them, even if their values do not change",
     )
 
 

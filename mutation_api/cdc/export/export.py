@@ -36,6 +36,7 @@ from mutation_api.cdc.export.target import (
 )
 from mutation_api.cdc.export.unit_writer import UnitWriter, WrittenUnit
 from mutation_api.cdc.export.units import Unit, UnitPlan, plan_units
+from mutation_api.cdc.source_url import needs_extra
 from mutation_api.errors import ConfigurationError, DirectoryStateError, SourcePositionError
 from mutation_api.hive.connection import Hive
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
@@ -304,16 +305,11 @@ def _target_at(address: TargetAddress, options: Mapping[str, str]) -> Target:
     Raises:
         ConfigurationError: If the package for the format is not installed.
     """
-    try:
+    with needs_extra(f"target {address} requires", address.kind):
         if address.kind == DELTA:
             from mutation_api.cdc.export.delta_target import open_target  # deltalake is an optional package
         else:
             from mutation_api.cdc.export.iceberg_target import open_target  # and so is pyiceberg
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"target {address} requires the Python module {error.name!r}: "
-            f"pip install 'hive-mutation-api[{address.kind}]'"
-        ) from error
     return open_target(address.name, options)
 
 

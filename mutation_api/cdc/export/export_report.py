@@ -56,20 +56,8 @@ class ExportedTable:
     def to_dict(self) -> dict[str, object]:
         """Return the report as values that JSON can hold."""
         return {
-            "table": self.table,
-            "target": self.target,
-            "position": self.position,
-            "first_copy": self.is_first_copy,
-            "changed": self.is_changed,
-            "units_replaced": self.units_replaced,
-            "units_appended": self.units_appended,
-            "units_removed": self.units_removed,
-            "row_count": self.row_count,
-            "files_added": self.files_added,
-            "files_removed": self.files_removed,
-            "byte_count": self.byte_count,
-            "added_columns": list(self.added_columns),
-            "copied_again": list(self.copied_again),
+            name.removeprefix("is_"): list(value) if isinstance(value, tuple) else value
+            for name, value in vars(self).items()
         }
 
     def __str__(self) -> str:

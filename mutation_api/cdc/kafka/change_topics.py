@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from mutation_api.cdc.kafka.feed_messages import DebeziumMessages, FeedFormat, FeedTopics, JsonMessages
-from mutation_api.cdc.kafka.topics import TIMEOUT_SECONDS_DEFAULT, needs_extra
+from mutation_api.cdc.kafka.topics import TIMEOUT_SECONDS_DEFAULT, check_servers
+from mutation_api.cdc.source_url import needs_extra
 from mutation_api.errors import ConfigurationError, listed
 from mutation_api.hive.change_feed import ChangeFeed
 from mutation_api.hive.connection import Hive
@@ -90,11 +91,7 @@ class ChangeTopics(ClosedAtEnd):
             raise ConfigurationError("pass either topic_prefix or topic")
         if format not in FORMATS:
             raise ConfigurationError(f"format={format!r}: expected one of {', '.join(FORMATS)}")
-        if "@" in servers:
-            raise ConfigurationError(
-                "servers: expected HOST:PORT,… without a user. Pass user and password in the settings "
-                "sasl.username and sasl.password (the servers are not shown: they may contain a password)"
-            )
+        check_servers(servers)
         self._names = FeedTopics(topic_prefix or topic or "", topic)
         self.name = name or self._names.prefix
         self._format = format

@@ -77,11 +77,6 @@ class FeedProducer:
         except (KafkaException, TypeError, ValueError) as error:
             raise ConfigurationError(f"feed {name}: invalid Kafka settings: {error}") from error
 
-    @property
-    def has_transaction(self) -> bool:
-        """True if a transaction is open."""
-        return self._is_open
-
     def create_topics(self, names: Sequence[str]) -> None:
         """Create the topics that do not exist, with the brokers' defaults, and that of the positions.
 

@@ -15,6 +15,7 @@ import json
 import logging
 from collections import OrderedDict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -32,7 +33,8 @@ from mutation_api.cdc.messages.events import Event, MessageFormat, Place, Positi
 from mutation_api.cdc.messages.json_lines import LogFile, log_ranges, read_lines
 from mutation_api.cdc.messages.json_text import MessageParser
 from mutation_api.cdc.messages.unwrap import MessageLog, key_of_struct
-from mutation_api.errors import InputError, InputFormatError
+from mutation_api.cdc.source_url import input_errors
+from mutation_api.errors import InputFormatError
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import OutputFile
@@ -107,10 +109,8 @@ class MessageSpool:
         """Write the remaining messages. Raises InputError."""
         self._flush()
         if self._file is not None:
-            try:
+            with self._writing():
                 self._file.close()
-            except OSError as error:
-                raise self._unwritable(error) from error
 
     def written(self) -> tuple[LogFile, ...]:
         """Return the file, if there is one. Call this after :meth:`close`."""
@@ -119,12 +119,10 @@ class MessageSpool:
     def _flush(self) -> None:
         if not self._buffer:
             return
-        try:
+        with self._writing():
             if self._file is None:
                 self._file = storage_at(self.location).create(self.location)
             self._file.write(bytes(self._buffer))
-        except OSError as error:
-            raise self._unwritable(error) from error
         self.byte_count += len(self._buffer)
         self._buffer.clear()
 
@@ -190,10 +188,10 @@ class MessageSpool:
                 "under another source name"
             )
 
-    def _unwritable(self, error: OSError) -> InputError:
-        return InputError(
+    def _writing(self) -> AbstractContextManager[None]:
+        return input_errors(
             f"{self.location.shown}: the messages that are buffered there until they are applied cannot be "
-            f"written: {error}"
+            "written"
         )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from mutation_api.cdc.messages.events import MessageFormat, PositionSource
 from mutation_api.cdc.messages.json_lines import LogFile
 from mutation_api.cdc.messages.unwrap import OpenedLog
 from mutation_api.cdc.source import Position
-from mutation_api.cdc.source_url import OwnFolder, located
+from mutation_api.cdc.source_url import OwnFolder, located, needs_extra
 from mutation_api.errors import ConfigurationError
 from mutation_api.storage.location import LocationLike
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from mutation_api.cdc.kafka.broker import Broker
     from mutation_api.cdc.kafka.registry import Registry
 
-__all__ = ["BEGINNING", "END", "REGISTRY_SETTING", "TIMEOUT_SECONDS_DEFAULT", "KafkaTopics", "needs_extra"]
+__all__ = ["BEGINNING", "END", "REGISTRY_SETTING", "TIMEOUT_SECONDS_DEFAULT", "KafkaTopics", "check_servers"]
 
 BEGINNING, END = "beginning", "end"
 """Where to start reading for a table without a watermark, if no time is given."""
@@ -32,6 +32,15 @@ REGISTRY_SETTING = "schema.registry."
 """The prefix of the names of the registry's settings."""
 
 _log = logging.getLogger(__name__)
+
+
+def check_servers(servers: str) -> None:
+    """Raise ConfigurationError if the addresses of brokers contain a user, and perhaps a password."""
+    if "@" in servers:
+        raise ConfigurationError(
+            "servers: expected HOST:PORT,… without a user. Pass user and password in the settings "
+            "sasl.username and sasl.password (the servers are not shown: they may contain a password)"
+        )
 
 
 class KafkaTopics:
@@ -88,11 +97,7 @@ class KafkaTopics:
             raise ConfigurationError(
                 f"start={start!r}: expected {BEGINNING!r}, {END!r}, or a datetime with a time zone"
             )
-        if "@" in servers:
-            raise ConfigurationError(
-                "servers: expected HOST:PORT,… without a user. Pass user and password in the settings "
-                "sasl.username and sasl.password (the servers are not shown: they may contain a password)"
-            )
+        check_servers(servers)
         self.servers = servers
         self.topics = tuple(sorted(names))
         self.start = start
@@ -194,14 +199,3 @@ class KafkaTopics:
         spool.close()
         _log.info("%s: %d messages, %d bytes", source_id, spool.message_count, spool.byte_count)
         return spool.written(), spool.schemas
-
-
-@contextlib.contextmanager
-def needs_extra(what: str, extra: str) -> Iterator[None]:
-    """Raise ConfigurationError if the block imports a package of an extra that is not installed."""
-    try:
-        yield
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"{what} the Python module {error.name!r}: pip install 'hive-mutation-api[{extra}]'"
-        ) from error

@@ -43,7 +43,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from mutation_api.cdc.messages.json_text import HAS_DEFAULT, MessageParser, RepeatedObject, number_of_java
-from mutation_api.errors import ConfigurationError
+from mutation_api.cdc.source_url import needs_extra
 
 __all__ = [
     "AVRO_BYTE",
@@ -402,13 +402,8 @@ class AvroMessageParser(MessageParser):
 
 
 def _fastavro() -> Any:
-    try:
+    with needs_extra("Avro messages require", "avro", ", on all machines that run tasks"):
         return importlib.import_module("fastavro")
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            f"Avro messages require the Python module {error.name!r}, on all machines that run tasks: "
-            "pip install 'hive-mutation-api[avro]'"
-        ) from error
 
 
 def _without_logical_types(schema: Any) -> Any:

@@ -47,7 +47,6 @@ from mutation_api.cdc.messages.events import (
     MessageFormat,
     PositionSource,
     Problem,
-    Unlogged,
     bigint,
     number_of,
 )
@@ -93,13 +92,10 @@ class CanalSource(MessageSource):
         return CanalFormat()
 
 
-class CanalFormat:
+class CanalFormat(MessageFormat):
     """The format of Canal's messages."""
 
     name = "canal"
-    unlogged: Unlogged | None = None
-    is_flattened: bool = False
-    metadata_prefixes: tuple[str, ...] = ()
 
     def event(self, message: Message, positions: PositionSource) -> Event:
         """Return the event of a message. See :class:`~mutation_api.cdc.messages.events.MessageFormat`."""

@@ -116,7 +116,7 @@ class DebeziumSource(MessageSource):
 
 
 @dataclass(frozen=True)
-class DebeziumFormat:
+class DebeziumFormat(MessageFormat):
     """The format of Debezium's messages; ``followed``: the followed table, if there is only one."""
 
     values: DebeziumValues = field(default_factory=DebeziumValues)

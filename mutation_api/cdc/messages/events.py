@@ -30,6 +30,7 @@ import enum
 import functools
 import hashlib
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -305,25 +306,28 @@ class LoggedEvent(NamedTuple):
     event: Event
 
 
-class MessageFormat(Protocol):
+class MessageFormat(ABC):
     """The format of a tool's messages, which converts them to events; pickled for tasks."""
 
-    @property
-    def name(self) -> str:
-        """The tool's name in lower case."""
+    name: str
+    """The tool's name in lower case."""
 
     @property
     def unlogged(self) -> Unlogged | None:
         """The placeholders for values that were not logged; None if all values are logged."""
+        return None
 
     @property
     def is_flattened(self) -> bool:
         """True if a message is a row, and a message without a value deletes the row of its key."""
+        return False
 
     @property
     def metadata_prefixes(self) -> tuple[str, ...]:
         """The prefixes of the names of a row's fields that are not columns of the source."""
+        return ()
 
+    @abstractmethod
     def event(self, message: Message, positions: PositionSource) -> Event:
         """Return the event of a message.
 
@@ -332,6 +336,7 @@ class MessageFormat(Protocol):
             positions: what orders operations.
         """
 
+    @abstractmethod
     def readers(
         self, table: str, columns: Mapping[str, HiveType], schema: str | None
     ) -> Mapping[str, Reader]:

@@ -10,17 +10,15 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from mutation_api.cdc.messages.events import Event, Message, MessageFormat, PositionSource, Problem, Unlogged
+from mutation_api.cdc.messages.events import Event, Problem
 from mutation_api.cdc.messages.json_text import Fields
-from mutation_api.cdc.messages.json_values import TEXT, Reader
 from mutation_api.cdc.messages.table_names import TableId
 from mutation_api.errors import ConfigurationError, RecordLayoutError
-from mutation_api.format.hive_type import HiveType
 
-__all__ = ["FollowedTables", "ShardedFormat"]
+__all__ = ["FollowedTables"]
 
 _WILDCARDS = {"*": "[^.]*", "?": "[^.]"}
 
@@ -166,42 +164,3 @@ def _with_shard(event: Event, column: str, shard: str) -> Event:
     rows = tuple(each._replace(before=added(each.before), after=added(each.after)) for each in event.rows)
     names = None if event.key_names is None else (*event.key_names, column)
     return event._replace(rows=rows, key=added(event.key), key_names=names, problem=problem)
-
-
-@dataclass(frozen=True)
-class ShardedFormat:
-    """A format whose rows have an additional column for the shard."""
-
-    format: MessageFormat
-    column: str
-
-    @property
-    def name(self) -> str:
-        """The name of the format."""
-        return self.format.name
-
-    @property
-    def unlogged(self) -> Unlogged | None:
-        """The placeholder for values that were not logged, or None."""
-        return self.format.unlogged
-
-    @property
-    def is_flattened(self) -> bool:
-        """True if messages are flattened rows."""
-        return self.format.is_flattened
-
-    @property
-    def metadata_prefixes(self) -> tuple[str, ...]:
-        """The prefixes of fields that are not columns of the source."""
-        return self.format.metadata_prefixes
-
-    def event(self, message: Message, positions: PositionSource) -> Event:
-        """Return the event of a message. See :class:`~mutation_api.cdc.messages.events.MessageFormat`."""
-        return self.format.event(message, positions)
-
-    def readers(
-        self, table: str, columns: Mapping[str, HiveType], schema: str | None
-    ) -> Mapping[str, Reader]:
-        """Return the readers of columns; the shard is a string."""
-        others = {name: kind for name, kind in columns.items() if name != self.column}
-        return {**self.format.readers(table, others, schema), self.column: TEXT}

@@ -57,7 +57,6 @@ from mutation_api.cdc.messages.events import (
     MessageFormat,
     PositionSource,
     Problem,
-    Unlogged,
     number_of,
     origins_of,
 )
@@ -98,13 +97,10 @@ class MaxwellSource(MessageSource):
         return MaxwellFormat()
 
 
-class MaxwellFormat:
+class MaxwellFormat(MessageFormat):
     """The format of Maxwell's messages."""
 
     name = "maxwell"
-    unlogged: Unlogged | None = None
-    is_flattened: bool = False
-    metadata_prefixes: tuple[str, ...] = ()
 
     def event(self, message: Message, _positions: PositionSource) -> Event:
         """Return the event of a message. See :class:`~mutation_api.cdc.messages.events.MessageFormat`."""

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from mutation_api.cdc.messages.events import LoggedEvent, LogOptions, MessageFormat, NewSnapshot, Place
 from mutation_api.cdc.messages.first_look import BEFORE, Barrier, FirstLook, LogFacts, TableFacts
-from mutation_api.cdc.messages.followed_tables import FollowedTables, ShardedFormat
+from mutation_api.cdc.messages.followed_tables import FollowedTables
 from mutation_api.cdc.messages.json_rows import RowConverter, Rows
 from mutation_api.cdc.messages.new_columns import added_later, new_columns
 from mutation_api.cdc.messages.order import Applied, Order, check_late, check_replaced, chosen_order, repeated
@@ -352,15 +352,14 @@ class Reading:
         until: tuple[int, ...] | None,
     ) -> LocalOperations:
         """Return the operations on a table between two positions."""
-        message_format, shard = self.source.format, self.followed.shard_column
-        if shard is not None and self.followed.is_sharded(table.name):
-            message_format = ShardedFormat(message_format, shard)
+        shard = self.followed.shard_column if self.followed.is_sharded(table.name) else None
+        if shard is not None:
             key = table.key if not table.key or shard in table.key else (*table.key, shard)
             table = replace(table, key=key)
         options = self.source.options
         if options.adds_columns:
             added = {f"{table.name}.{name}" for name in added_later(facts.schemas, order)}
             options = replace(options, null_if_missing=frozenset({*options.null_if_missing, *added}))
-        shape = Shape.of(table, facts.shape, message_format, options)
+        shape = Shape.of(table, facts.shape, self.source.format, options, shard)
         parts = MessageParts(self.opened.log, shape, order, after, until)
         return LocalOperations(shape.table, parts)

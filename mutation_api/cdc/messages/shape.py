@@ -17,7 +17,7 @@ import pyarrow as pa
 from mutation_api.cdc.messages.events import Event, Images, LogOptions, MessageFormat, Problem
 from mutation_api.cdc.messages.json_rows import ColumnReader, Content
 from mutation_api.cdc.messages.json_text import Fields, text_of
-from mutation_api.cdc.messages.json_values import Reader, can_read
+from mutation_api.cdc.messages.json_values import TEXT, Reader, can_read
 from mutation_api.cdc.messages.row_fields import ColumnNames
 from mutation_api.cdc.source import SourceTable
 from mutation_api.errors import ConfigurationError, InputFormatError, RecordLayoutError
@@ -108,9 +108,13 @@ class Shape:
 
     @staticmethod
     def of(
-        table: SourceTable, facts: ShapeFacts, message_format: MessageFormat, options: LogOptions
+        table: SourceTable,
+        facts: ShapeFacts,
+        message_format: MessageFormat,
+        options: LogOptions,
+        shard: str | None = None,
     ) -> Shape:
-        """Match the columns of both sides.
+        """Match the columns of both sides; ``shard``: the target's column for the shard, if it has one.
 
         Raises:
             ConfigurationError: If the key is neither given nor in the messages.
@@ -133,7 +137,7 @@ class Shape:
         )
         spelled = names.spelled(facts.columns)
         types = {spelled.get(name, name): hive_type for name, hive_type in columns}
-        readers = tuple(_readers(table, types, message_format, schema) for schema in facts.all_schemas)
+        readers = tuple(_readers(table, types, message_format, schema, shard) for schema in facts.all_schemas)
         return Shape(
             replace(table, key=key),
             columns,
@@ -332,10 +336,16 @@ def _hive_defaults(table: SourceTable, options: LogOptions) -> Mapping[str, pa.S
 
 
 def _readers(
-    table: SourceTable, types: Mapping[str, HiveType], message_format: MessageFormat, schema: str | None
+    table: SourceTable,
+    types: Mapping[str, HiveType],
+    message_format: MessageFormat,
+    schema: str | None,
+    shard: str | None,
 ) -> tuple[Reader, ...]:
     """Return the readers of the columns' values, for messages with one schema."""
-    chosen = message_format.readers(table.name, types, schema)
+    others = {name: hive_type for name, hive_type in types.items() if name != shard}
+    shards = dict.fromkeys(types.keys() - others.keys(), TEXT)
+    chosen = {**message_format.readers(table.name, others, schema), **shards}
     for name, hive_type in types.items():
         if not can_read(chosen[name], hive_type):
             raise RecordLayoutError(

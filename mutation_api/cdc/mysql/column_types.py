@@ -47,6 +47,7 @@ from mutation_api.format.conversion import convert_to_column
 from mutation_api.format.hive_type import INTEGER_KINDS, TEXT_KINDS, HiveType
 
 __all__ = [
+    "GEOMETRY_KINDS",
     "TIME_ZONE_DEFAULT",
     "ZERO_DATES",
     "ZERO_DATES_DEFAULT",
@@ -75,6 +76,10 @@ _LABEL = re.compile(r"'((?:[^']|'')*)'")
 _ESCAPE = re.compile(r"''|\\.", re.S)
 _ESCAPED = {"0": "\0", "n": "\n", "r": "\r", "Z": "\x1a"}
 _CHARACTER_KINDS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext", "enum", "set")
+GEOMETRY_KINDS = (
+    *("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"),
+    *("geometrycollection", "geomcollection"),
+)
 _INTEGER_DIGITS = 20
 _MICROS = 1_000_000
 
@@ -429,20 +434,7 @@ _FAMILIES = {
     "enum": Family(TEXT_KINDS, _texts_of_text, _enums_of_log),
     "set": Family(TEXT_KINDS, _texts_of_text, _sets_of_log),
     **dict.fromkeys(("binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"), _BYTES),
-    **dict.fromkeys(
-        (
-            "geometry",
-            "point",
-            "linestring",
-            "polygon",
-            "multipoint",
-            "multilinestring",
-            "multipolygon",
-            "geometrycollection",
-            "geomcollection",
-        ),
-        _BYTES,
-    ),
+    **dict.fromkeys(GEOMETRY_KINDS, _BYTES),
     "date": Family(("date",), _dates_of_text, _dates_of_log),
     "datetime": Family(("timestamp",), _datetimes_of_text, _datetimes_of_log),
     "timestamp": Family(("timestamp",), _timestamps_of_text, _timestamps_of_log),

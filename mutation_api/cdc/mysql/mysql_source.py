@@ -36,7 +36,7 @@ from mutation_api.cdc.mysql.log_position import INGEST, START_OVER, Advice, LogP
 from mutation_api.cdc.mysql.log_reading import RowImages, Undone
 from mutation_api.cdc.mysql.logged_statements import Barrier, LoggedStatements
 from mutation_api.cdc.mysql.new_columns import new_columns
-from mutation_api.cdc.mysql.server import MySqlAddress, MySqlServer
+from mutation_api.cdc.mysql.server import MySqlAddress, MySqlServer, begin_snapshot
 from mutation_api.cdc.mysql.spill import Spill
 from mutation_api.cdc.mysql.statements import Followed
 from mutation_api.cdc.mysql.table_plan import TablePlan, why_not_plain
@@ -54,8 +54,6 @@ FETCH_ROWS = 100
 SELECT_ROWS = 10_000
 SELECT_BYTES = 64 << 20
 """The limits of SELECT rows that are in memory at a time."""
-NET_WRITE_TIMEOUT_SECONDS = 3600
-"""The time that the server waits while rows are written; its default of a minute can be too short."""
 
 _log = logging.getLogger(__name__)
 
@@ -382,10 +380,7 @@ class _Run:
         """Yield a cursor on one snapshot of all tables; it returns values as bytes, row by row."""
         options = {"cursorclass": SSCursor, "use_unicode": False, "conv": encoders}
         with self._server.connected(**options) as connection, connection.cursor() as cursor:
-            cursor.execute("SET SESSION time_zone = '+00:00', sql_mode = ''")
-            cursor.execute(f"SET SESSION net_write_timeout = {NET_WRITE_TIMEOUT_SECONDS}")
-            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+            begin_snapshot(cursor, "")
             yield cursor
 
     def _replay(self, positions: Mapping[str, LogPosition], end: LogPosition) -> Barrier | None:

@@ -19,7 +19,7 @@ from typing import Any
 
 from pymysqlreplication.constants import FIELD_TYPE
 
-from mutation_api.cdc.mysql.column_types import SourceColumn
+from mutation_api.cdc.mysql.column_types import GEOMETRY_KINDS, SourceColumn
 from mutation_api.cdc.mysql.log_position import START_OVER
 from mutation_api.errors import InputFormatError
 
@@ -168,14 +168,12 @@ def _essence(column: SourceColumn) -> tuple[Any, ...]:
         return kind, column.fraction
     if kind == "bit":
         return kind, column.length
-    if kind in _GEOMETRIES:
+    if kind in GEOMETRY_KINDS:
         return ("geometry",)
     return kind, kind in _KINDS_OF_INTEGERS and column.is_unsigned
 
 
 _KINDS_OF_INTEGERS = {_KINDS[code] for code in _INTEGER_BYTES}
-_GEOMETRIES = {"geometry", "point", "linestring", "polygon", "multipoint", "multilinestring", "multipolygon"}
-_GEOMETRIES |= {"geometrycollection", "geomcollection"}
 
 
 def _charset_name(column: SourceColumn) -> str | None:

@@ -32,6 +32,7 @@ __all__ = [
     "CatalogTable",
     "MySqlAddress",
     "MySqlServer",
+    "begin_snapshot",
     "driver_options",
 ]
 
@@ -41,6 +42,8 @@ PASSWORD_VARIABLE = "HIVE_MUTATE_MYSQL_PASSWORD"
 PORT_DEFAULT = 3306
 CONNECT_TIMEOUT_SECONDS = 30
 READ_TIMEOUT_SECONDS = 3600
+NET_WRITE_TIMEOUT_SECONDS = 3600
+"""The time that the server waits while rows are written; its default of a minute can be too short."""
 
 _GRANTS = (
     "the account needs SELECT on the tables, REPLICATION SLAVE, and REPLICATION CLIENT (MariaDB: BINLOG "
@@ -389,6 +392,14 @@ class MySqlServer:
             yield
         except _SQL_ERRORS as error:
             raise ConnectionFailedError(_explained(self.address, error)) from error
+
+
+def begin_snapshot(cursor: Any, sql_mode: str) -> None:
+    """Begin a read-only transaction that sees one state of the database, with times in UTC."""
+    cursor.execute(f"SET SESSION time_zone = '+00:00', sql_mode = '{sql_mode}'")
+    cursor.execute(f"SET SESSION net_write_timeout = {NET_WRITE_TIMEOUT_SECONDS}")
+    cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+    cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
 
 
 def _explained(address: MySqlAddress, error: Exception) -> str:

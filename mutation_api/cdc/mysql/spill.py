@@ -7,8 +7,8 @@ so the tasks can reach every location that the driver can reach.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,8 @@ import pyarrow.parquet as pq
 
 from mutation_api.cdc.mysql.column_types import Family, SourceColumn, ValueOptions, family_of, to_column
 from mutation_api.cdc.source import CHANGED_AT, OPERATION, POSITION, KeptRows
-from mutation_api.errors import InputError, RecordValueError
+from mutation_api.cdc.source_url import input_errors
+from mutation_api.errors import RecordValueError
 from mutation_api.format.hive_type import HiveType, arrow_type
 from mutation_api.storage.connect import storage_at, stream_into
 from mutation_api.storage.location import Location
@@ -136,12 +137,7 @@ class Spill:
         """Add rows of a SELECT as inserts at a position in the log and a time in seconds since 1970."""
         texts = [pa.array(values, pa.binary()) for values in zip(*rows, strict=True)]
         with self._names_table():
-            arrays = [
-                self._nulls(column, len(values))
-                if column.source is None or family is None
-                else family.of_text(column.source, values, self._options)
-                for column, family, values in zip(self._columns, self._families, texts, strict=True)
-            ]
+            arrays = self._arrays(texts, lambda family: family.of_text)
             numbers = range(self.row_count, self.row_count + len(rows))
             positions = [(*at, 0, number) for number in numbers]
             self._write(["insert"] * len(rows), positions, [time] * len(rows), arrays)
@@ -175,16 +171,19 @@ class Spill:
         operations, positions, times = self._operations, self._positions, self._times
         self._operations, self._positions, self._times, self._rows = [], [], [], []
         with self._names_table():
-            arrays = [
-                self._nulls(column, len(values))
-                if column.source is None or family is None
-                else family.of_log(column.source, list(values), self._options)
-                for column, family, values in zip(self._columns, self._families, columns, strict=True)
-            ]
+            arrays = self._arrays(map(list, columns), lambda family: family.of_log)
             self._write(operations, positions, times, arrays)
 
-    def _nulls(self, column: TargetColumn, count: int) -> pa.Array:
-        return pa.nulls(count, arrow_type(column.type, timestamp_unit="us"))
+    def _arrays(
+        self, columns: Iterable[Any], convert: Callable[[Family], Callable[..., pa.Array]]
+    ) -> list[pa.Array]:
+        """Convert the values of each column by its family; a column that the source lacks is NULL."""
+        return [
+            pa.nulls(len(values), arrow_type(column.type, timestamp_unit="us"))
+            if column.source is None or family is None
+            else convert(family)(column.source, values, self._options)
+            for column, family, values in zip(self._columns, self._families, columns, strict=True)
+        ]
 
     def _write(
         self,
@@ -224,14 +223,10 @@ class Spill:
         except RecordValueError as error:
             raise RecordValueError(f"source table {self._table}: {error}") from error
 
-    @contextmanager
-    def _names_location(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise InputError(
-                f"source table {self._table}: cannot write buffered rows to {self.location.shown}: {error}"
-            ) from error
+    def _names_location(self) -> AbstractContextManager[None]:
+        return input_errors(
+            f"source table {self._table}: cannot write buffered rows to {self.location.shown}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -66,15 +66,13 @@ class CapturedTable:
     """A table of the source, as its catalog describes it.
 
     ``schema``: '' if the database has none. ``primary_key``: column names; empty if there is none.
-    ``unique_keys``: all keys that are unique and never NULL, the primary key first. ``detail``: an object of
-    the database's module.
+    ``detail``: an object of the database's module.
     """
 
     schema: str
     name: str
     columns: tuple[SourceColumn, ...]
     primary_key: tuple[str, ...]
-    unique_keys: tuple[tuple[str, ...], ...]
     detail: Any = None
 
     @property

@@ -6,7 +6,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -27,7 +28,7 @@ from mutation_api.cdc.update.settings import (
     write_settings,
 )
 from mutation_api.cdc.update.sources import AnyCapture, SourceAccess, check_same_source
-from mutation_api.cdc.update.status import waiting_changes
+from mutation_api.cdc.update.status import Waiting, waiting_changes
 from mutation_api.errors import (
     ConfigurationError,
     ConnectionFailedError,
@@ -91,9 +92,7 @@ def disable_update(
         progress=progress,
     )
 
-    def engine(source: AnyCapture) -> Engine:
-        return engine_for(source, spark, local)
-
+    engine = functools.partial(engine_for, spark=spark, local=local)
     return disable_by(engine, metastore, table, options, discard=discard)
 
 
@@ -135,10 +134,11 @@ def disable_by(
     try:
         check_same_source(table, known, settings)
         if settings.state == "enabled" and not discard:
-            _refuse_outstanding(engine, metastore, database, table, settings, options)
+            _Disabling(engine, metastore, database, table, settings, options).refuse_outstanding()
         settings = replace(settings, state="disabling")
         write_settings(metastore, table, settings)
-        report = _remove_objects(engine, metastore, database, table, settings, options, discard=discard)
+        disabling = _Disabling(engine, metastore, database, table, settings, options)
+        report = disabling.objects_removed(discard=discard)
     finally:
         database.close()
     marks = watermark_table_of(table)
@@ -149,87 +149,85 @@ def disable_by(
     return report
 
 
-def _refuse_outstanding(
-    engine: Callable[[AnyCapture], Engine],
-    metastore: MetastoreClient,
-    database: SourceDatabase,
-    table: str,
-    settings: UpdateSettings,
-    options: ExtractOptions,
-) -> None:
-    if settings.method.has_log:
-        try:
-            waiting = waiting_changes(metastore, database, table, settings)
-        except SourcePositionError as error:
+@dataclass(frozen=True)
+class _Disabling:
+    """One table that is being disabled, in Hive and in its source."""
+
+    engine: Callable[[AnyCapture], Engine]
+    metastore: MetastoreClient
+    database: SourceDatabase
+    table: str
+    settings: UpdateSettings
+    options: ExtractOptions
+
+    def refuse_outstanding(self) -> None:
+        """Raise OutstandingChangesError if changes have not been extracted, or may not have been."""
+        table, source_table = self.table, self.settings.source_table
+        if self.settings.method.has_log:
+            try:
+                waiting = self._waiting()
+            except SourcePositionError as error:
+                raise OutstandingChangesError(
+                    f"table {table}: cannot determine whether changes of {source_table} are outstanding: "
+                    f"{error}. Correct this, or discard the changes (--discard). Nothing was changed"
+                ) from error
+            count, age = waiting.count, f" (the oldest is {waiting.age_seconds:.0f} s old)"
+        else:
+            count, age = _would_change(self._extracted(replace(self.options, dry_run=True))), ""
+        if count:
             raise OutstandingChangesError(
-                f"table {table}: cannot determine whether changes of {settings.source_table} are "
-                f"outstanding: {error}. Correct this, or discard the changes (--discard). Nothing was changed"
-            ) from error
-        count, age = waiting.count, f" (the oldest is {waiting.age_seconds:.0f} s old)"
-    else:
-        count, age = _would_change(extract_by(engine, metastore, table, replace(options, dry_run=True))), ""
-    if count:
-        raise OutstandingChangesError(
-            f"table {table}: {count:,} changes of {settings.source_table} have not been extracted{age}. "
-            "Extract them first, or discard them. Nothing was changed"
-        )
+                f"table {table}: {count:,} changes of {source_table} have not been extracted{age}. "
+                "Extract them first, or discard them. Nothing was changed"
+            )
+
+    def objects_removed(self, *, discard: bool) -> DisableReport:
+        """Remove the triggers, extract the changes that they logged last, then remove the rest."""
+        names = self.settings.names
+        if not self.settings.method.has_log:
+            return DisableReport(self.table, ())
+        try:
+            objects = self.database.made(names)
+        except ConnectionFailedError as error:
+            if not discard:
+                raise
+            left = f"triggers and function {names.capture}…, table {names.log}: {error}"
+            return DisableReport(self.table, (), (left,))
+        triggers = [each for each in objects if each.kind == "trigger"]
+        report = self._without(triggers, DisableReport(self.table, ()), is_forced=discard)
+        is_copied = bool(list_watermarks_of(self.metastore, self.table))
+        has_log = is_copied and not discard and bool(self.database.log_name(names))
+        if has_log and self._waiting().count:
+            self._extracted(self.options)
+        others = [each for each in objects if each not in triggers]
+        return self._without(others, report, is_forced=discard)
+
+    def _waiting(self) -> Waiting:
+        return waiting_changes(self.metastore, self.database, self.table, self.settings)
+
+    def _extracted(self, options: ExtractOptions) -> ExtractReport:
+        return extract_by(self.engine, self.metastore, self.table, options)
+
+    def _without(
+        self, objects: Sequence[SourceObject], report: DisableReport, *, is_forced: bool
+    ) -> DisableReport:
+        """Remove objects. Raises ConnectionFailedError if this fails and ``is_forced`` is False."""
+        removed, left = list(report.removed), list(report.left)
+        for made in objects:
+            try:
+                self.database.run(made.drop)
+            except ConnectionFailedError as error:
+                if not is_forced:
+                    raise
+                left.append(f"{made.kind} {made.name}: {error}. To remove it by hand: {'; '.join(made.drop)}")
+            else:
+                removed.append(f"{made.kind} {made.name}")
+        return DisableReport(self.table, tuple(removed), tuple(left))
 
 
 def _would_change(report: ExtractReport) -> int:
     """Return the number of rows that an extraction would write."""
     totals = [each.merge.total for each in report.ingested.tables]
     return sum(total.inserted + total.updated + total.deleted + total.moved for total in totals)
-
-
-def _remove_objects(
-    engine: Callable[[AnyCapture], Engine],
-    metastore: MetastoreClient,
-    database: SourceDatabase,
-    table: str,
-    settings: UpdateSettings,
-    options: ExtractOptions,
-    *,
-    discard: bool,
-) -> DisableReport:
-    """Remove the triggers, extract the changes that they logged last, then remove the rest."""
-    if not settings.method.has_log:
-        return DisableReport(table, ())
-    try:
-        objects = database.made(settings.names)
-    except ConnectionFailedError as error:
-        if not discard:
-            raise
-        names = settings.names
-        return DisableReport(
-            table, (), (f"triggers and function {names.capture}…, table {names.log}: {error}",)
-        )
-    removed: list[str] = []
-    left: list[str] = []
-    triggers = [each for each in objects if each.kind == "trigger"]
-    for each in triggers:
-        _remove(database, each, removed, left, is_forced=discard)
-    is_copied = bool(list_watermarks_of(metastore, table))
-    has_log = is_copied and not discard and bool(database.log_name(settings.names))
-    if has_log and waiting_changes(metastore, database, table, settings).count:
-        extract_by(engine, metastore, table, options)
-    for each in objects:
-        if each not in triggers:
-            _remove(database, each, removed, left, is_forced=discard)
-    return DisableReport(table, tuple(removed), tuple(left))
-
-
-def _remove(
-    database: SourceDatabase, made: SourceObject, removed: list[str], left: list[str], *, is_forced: bool
-) -> None:
-    """Remove an object. Raises ConnectionFailedError if this fails and ``is_forced`` is False."""
-    try:
-        database.run(made.drop)
-    except ConnectionFailedError as error:
-        if not is_forced:
-            raise
-        left.append(f"{made.kind} {made.name}: {error}. To remove it by hand: {'; '.join(made.drop)}")
-    else:
-        removed.append(f"{made.kind} {made.name}")
 
 
 def repair_update(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Collection
 from contextlib import closing
@@ -189,9 +190,7 @@ def extract_update(
         ),
     )
 
-    def engine(source: AnyCapture) -> Engine:
-        return engine_for(source, spark, local)
-
+    engine = functools.partial(engine_for, spark=spark, local=local)
     return extract_by(engine, metastore, table, options)
 
 

@@ -7,12 +7,11 @@ compared.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from mutation_api.cdc.source import LocalBatch, LocalOperations, Position, SourceTable
+from mutation_api.cdc.source import LocalBatch, Position, SourceTable
 from mutation_api.cdc.update.database import CapturedTable, SourceDatabase, SourceSnapshot
 from mutation_api.cdc.update.progress_mark import Fingerprint, ProgressMark, Run, ranges_of
 from mutation_api.cdc.update.settings import UpdateSettings
@@ -26,7 +25,6 @@ from mutation_api.cdc.update.source_rows import (
     is_acknowledged,
     log_is_gone,
     source_state,
-    steady_snapshot,
 )
 from mutation_api.cdc.update.sql_database import (
     OPERATION_COLUMN,
@@ -34,11 +32,8 @@ from mutation_api.cdc.update.sql_database import (
     SEQUENCE_COLUMN,
     TIME_COLUMN,
 )
-from mutation_api.cdc.update.version_source import RowSpool
+from mutation_api.cdc.update.version_source import QuerySource, RowSpool, mark_after
 from mutation_api.errors import ConnectionFailedError
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = ["LogSource", "outstanding"]
 
@@ -80,55 +75,17 @@ class _Past:
     is_torn: bool = False
 
 
-class LogSource:
-    """The changes of one table since the last extraction.
+class LogSource(QuerySource):
+    """The changes of one table since the last extraction, by the log that its triggers fill."""
 
-    Args:
-        database: the source.
-        settings: settings of the table.
-        target: the table in Hive, for messages.
-        replaces: True if a first copy also deletes rows of the target that the source lacks.
-    """
-
-    def __init__(
-        self, database: SourceDatabase, settings: UpdateSettings, target: str, *, replaces: bool = False
-    ) -> None:
-        self._database = database
-        self._settings = settings
-        self._target = target
-        self._replaces = replaces
-        self._spool: RowSpool | None = None
-        self._pending: tuple[tuple[int, int], ...] = ()
-        self._extraction = 0
-        self._schema = ""
-        self.differences: tuple[Difference, ...] = ()
-        """The differences found by the last read that triggers do not log."""
-
-    @property
-    def source_id(self) -> str:
-        """The name in watermarks: the database, and the identifier of the update."""
-        return self._settings.source_id
-
-    def close(self) -> None:
-        """Remove the buffered rows and disconnect. May be called twice."""
-        if self._spool is not None:
-            self._spool.close()
-        self._database.close()
+    _pending: tuple[tuple[int, int], ...] = ()
+    _extraction = 0
+    _schema = ""
 
     def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
-        """Read the changes of the table in the settings, without Spark.
-
-        See :class:`~mutation_api.cdc.source.LocalChangeSource`.
-
-        Raises:
-            ConnectionFailedError: If the source cannot be reached, or refuses a query.
-            SourcePositionError: If source and position do not match, because one of them was restored.
-            RecordLayoutError: If columns do not fit the target.
-            RecordValueError: If values do not fit the target.
-        """
+        """Read the changes of the table in the settings. See :class:`QuerySource`."""
         (table,) = tables
-        position = after.get(table.name)
-        mark = None if position is None else ProgressMark.of(position.text)
+        mark = mark_after(table, after)
         with self._snapshot() as view:
             self._schema = view.state.table.schema
             past = self._past(view.snapshot, view.state.table, mark)
@@ -138,9 +95,6 @@ class LogSource:
         self._delete(() if past.is_torn else past.pending, past.receipt)
         with self._snapshot() as view:
             return self._read(view, table, past)
-
-    def _snapshot(self) -> AbstractContextManager[SteadySnapshot]:
-        return steady_snapshot(self._database, self._settings, self._target)
 
     def _past(self, snapshot: SourceSnapshot, captured: CapturedTable, mark: ProgressMark | None) -> _Past:
         """Compare both sides' records of the last extraction. Raises SourcePositionError if they differ."""
@@ -168,9 +122,7 @@ class LogSource:
 
     def _read(self, view: SteadySnapshot, table: SourceTable, past: _Past) -> LocalBatch:
         """Read the log and the rows that it names, or all rows."""
-        if self._spool is not None:
-            self._spool.close()
-        self._spool = RowSpool()
+        spool = self._new_spool()
         snapshot, mark, now = view.snapshot, past.mark, view.state.fingerprint
         plan = ReadPlan.of(self._database, view.state.table, table.target, self._settings)
         seconds = float(snapshot.value(f"SELECT {self._database.now()}"))
@@ -180,10 +132,10 @@ class LogSource:
         is_compared = past.is_torn or any(each.effect is Effect.COMPARE for each in self.differences)
         is_copy = is_first or is_compared
         if is_copy:
-            counts = self._copy(snapshot, plan)
+            counts = Counter(insert=_add_inserts(spool, snapshot, plan, plan.select_all()))
         else:
-            counts = self._read_changes(snapshot, plan) if log.ranges else Counter()
-            counts["insert"] += self._read_new_partitions(snapshot, plan, self._fingerprint_before(mark), now)
+            counts = self._read_changes(spool, snapshot, plan) if log.ranges else Counter()
+            counts["insert"] += self._read_new_partitions(spool, snapshot, plan, self._partitions(mark, now))
             if not (log.ranges or self.differences):
                 return LocalBatch((), None)
         self._pending = log.ranges
@@ -201,8 +153,7 @@ class LogSource:
         )
         self._extraction = new.extraction
         replaces = is_compared or (is_first and self._replaces)
-        operations = LocalOperations(table, self._spool.written(), replaces, is_copy)
-        return LocalBatch((operations,) if self._spool.row_count or replaces else (), new.to_position())
+        return self._batch(table, spool, new, replaces=replaces, is_copy=is_copy)
 
     def _differences(self, mark: ProgressMark | None, now: Fingerprint, log: _Log) -> tuple[Difference, ...]:
         """Return the events since the last extraction, or since enabling, that are not in the log."""
@@ -285,40 +236,29 @@ class LogSource:
         by_letter = f"CASE {OPERATION_COLUMN} WHEN 'I' THEN {_INSERTED} WHEN 'D' THEN 1 WHEN 'U' THEN 2 END"
         return f"CASE WHEN {known} THEN COALESCE({by_letter}, {_UNKNOWN}) ELSE {_UNKNOWN} END"
 
-    def _copy(self, snapshot: SourceSnapshot, plan: ReadPlan) -> Counter[str]:
-        """Read the whole table."""
-        assert self._spool is not None
-        count = 0
-        for rows in snapshot.chunks(plan.select_all()):
-            self._spool.add(["insert"] * len(rows), range(count, count + len(rows)), plan.columns_of(rows))
-            count += len(rows)
-        return Counter(insert=count)
-
-    def _read_changes(self, snapshot: SourceSnapshot, plan: ReadPlan) -> Counter[str]:
+    def _read_changes(self, spool: RowSpool, snapshot: SourceSnapshot, plan: ReadPlan) -> Counter[str]:
         """Read the keys in the log, and the table's rows with these keys."""
-        assert self._spool is not None
         counts: Counter[str] = Counter()
         for rows, operations in self._changed(snapshot, plan):
             counts.update(operations)
             kept = [row[3:] for row in rows]
-            self._spool.add(operations, [int(row[0]) for row in rows], plan.columns_of(kept))
+            spool.add(operations, [int(row[0]) for row in rows], plan.columns_of(kept))
         return counts
 
+    def _partitions(self, mark: ProgressMark | None, now: Fingerprint) -> list[str]:
+        """Return the partitions that were attached since the last extraction, or since enabling."""
+        before = self._fingerprint_before(mark)
+        return [] if before is None else list(now.partitions.keys() - before.partitions.keys())
+
     def _read_new_partitions(
-        self, snapshot: SourceSnapshot, plan: ReadPlan, before: Fingerprint | None, now: Fingerprint
+        self, spool: RowSpool, snapshot: SourceSnapshot, plan: ReadPlan, partitions: Iterable[str]
     ) -> int:
         """Read the rows of attached partitions, which no trigger logged."""
-        assert self._spool is not None
-        known = now.partitions if before is None else before.partitions
         count = 0
-        for partition in now.partitions.keys() - known.keys():
-            name = self._database.partition_rows(plan.table, partition)
-            statement = plan.select_unlogged(name, self._log_name(plan.table)) if name else ""
-            for rows in snapshot.chunks(statement) if statement else ():
-                self._spool.add(
-                    ["insert"] * len(rows), range(count, count + len(rows)), plan.columns_of(rows)
-                )
-                count += len(rows)
+        for partition in partitions:
+            if name := self._database.partition_rows(plan.table, partition):
+                statement = plan.select_unlogged(name, self._log_name(plan.table))
+                count += _add_inserts(spool, snapshot, plan, statement, first=count)
         return count
 
     def _changed(
@@ -343,6 +283,18 @@ class LogSource:
             f"{self._log_name(plan.table)} "
             f"WHERE {SEQUENCE_COLUMN} > 0 GROUP BY {keys}) l LEFT JOIN {plan.table_name} t ON {same}"
         )
+
+
+def _add_inserts(
+    spool: RowSpool, snapshot: SourceSnapshot, plan: ReadPlan, statement: str, first: int = 0
+) -> int:
+    """Read the rows of a statement as inserts; ``first``: the position of the first. Return their number."""
+    count = 0
+    for rows in snapshot.chunks(statement):
+        numbers = range(first + count, first + count + len(rows))
+        spool.add(["insert"] * len(rows), numbers, plan.columns_of(rows))
+        count += len(rows)
+    return count
 
 
 def _operation(first: int, *, is_present: bool) -> str:

@@ -22,6 +22,7 @@ from pymysql.cursors import SSCursor
 from mutation_api.cdc.mysql.column_types import SourceColumn as MySqlColumn
 from mutation_api.cdc.mysql.column_types import ValueOptions, check_target, family_of
 from mutation_api.cdc.mysql.column_types import to_column as mysql_to_column
+from mutation_api.cdc.mysql.server import begin_snapshot
 from mutation_api.cdc.update.database import CapturedTable, KeyKind, SourceColumn
 from mutation_api.cdc.update.mysql_capture import SQL_MODE, MySqlCapture
 from mutation_api.cdc.update.sql_database import (
@@ -100,19 +101,15 @@ def _as_texts(detail: MySqlColumn, values: Sequence[Any], time_zone: str) -> pa.
     return pc.coalesce(pc.utf8_slice_codeunits(local, 0, length), texts)
 
 
-NET_WRITE_TIMEOUT_SECONDS = 3600
-"""The time that the server waits while rows are written; its default of a minute can be too short."""
-
 _COLUMNS = """
 SELECT COLUMN_NAME, DATA_TYPE, COLUMN_TYPE,
        COALESCE(CHARACTER_MAXIMUM_LENGTH, IF(DATA_TYPE = 'bit', NUMERIC_PRECISION, 0)),
        COALESCE(NUMERIC_PRECISION, 0), COALESCE(NUMERIC_SCALE, 0), COALESCE(DATETIME_PRECISION, 0),
        CHARACTER_SET_NAME, COLLATION_NAME
 FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY ORDINAL_POSITION"""
-_KEYS = """
-SELECT INDEX_NAME, COLUMN_NAME, NULLABLE, SUB_PART FROM information_schema.STATISTICS
-WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND NON_UNIQUE = 0
-ORDER BY INDEX_NAME <> 'PRIMARY', INDEX_NAME, SEQ_IN_INDEX"""
+_PRIMARY_KEY = """
+SELECT COLUMN_NAME FROM information_schema.STATISTICS
+WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s AND INDEX_NAME = 'PRIMARY' ORDER BY SEQ_IN_INDEX"""
 _TABLE = """
 SELECT TABLE_TYPE, TRANSACTIONS FROM information_schema.TABLES
 LEFT JOIN information_schema.ENGINES USING (ENGINE) WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s"""
@@ -143,17 +140,8 @@ class MySql(MySqlCapture):
             length, precision, scale, fraction = map(int, numbers)
             detail = MySqlColumn(column, kind.lower(), text, length, precision, scale, fraction, charset)
             columns.append(SourceColumn(column, text, (detail, collation)))
-        keys: dict[str, list[str]] = {}
-        unusable = set()
-        for index, column, nullable, part in self.rows(_KEYS, schema, name):
-            keys.setdefault(index, []).append(column)
-            if nullable == "YES" or column is None or part is not None:
-                unusable.add(index)
-        usable = tuple(tuple(key) for index, key in keys.items() if index not in unusable)
-        is_transactional = found[0][1] == "YES"
-        return CapturedTable(
-            schema, name, tuple(columns), tuple(keys.get("PRIMARY", ())), usable, is_transactional
-        )
+        primary = tuple(column for (column,) in self.rows(_PRIMARY_KEY, schema, name))
+        return CapturedTable(schema, name, tuple(columns), primary, found[0][1] == "YES")
 
     def check_column(self, table: CapturedTable, column: SourceColumn, target: HiveType) -> None:
         """Raise RecordLayoutError if a Hive column cannot hold the values."""
@@ -164,13 +152,9 @@ class MySql(MySqlCapture):
         """Return a quoted name for a statement, without empty parts."""
         return ".".join("`" + without_nul(name).replace("`", "``") + "`" for name in names if name)
 
-    def selected(self, column: SourceColumn, time_zone: str, table: str = "") -> str:
-        """Return the expression that reads a column; ``table``: its alias."""
-        return family_of(column.detail[0], column.name).select(self.name_of(column, table))
-
-    def selected_from_log(self, column: SourceColumn, time_zone: str, table: str) -> str:
-        """Return the expression that reads a key column from the log."""
-        return family_of(column.detail[0], column.name).select(self.of_log(column, table))
+    def shown(self, column: SourceColumn, value: str, time_zone: str) -> str:
+        """Return the value as :func:`~mutation_api.cdc.mysql.column_types.family_of` reads it."""
+        return family_of(column.detail[0], column.name).select(value)
 
     def key_kind(self, column: SourceColumn) -> KeyKind:
         """Return the distinctions that a key column makes."""
@@ -234,10 +218,7 @@ class MySql(MySqlCapture):
         connection.decoders = {}
         connection.use_unicode = False
         with connection.cursor() as cursor:
-            cursor.execute(f"SET SESSION time_zone = '+00:00', sql_mode = '{_READING_MODE}'")
-            cursor.execute(f"SET SESSION net_write_timeout = {NET_WRITE_TIMEOUT_SECONDS}")
-            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-            cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+            begin_snapshot(cursor, _READING_MODE)
 
     def begin_ddl(self, connection: pymysql.Connection[Any]) -> None:
         """Prepare a connection for DDL; each statement is a transaction, and triggers keep this mode."""

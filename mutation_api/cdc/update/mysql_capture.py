@@ -223,18 +223,14 @@ class MySqlCapture(SqlDatabase):
             f"{OPERATION_COLUMN} CHAR(1) CHARACTER SET ascii NOT NULL, "
             f"{TIME_COLUMN} TIMESTAMP(6) NOT NULL DEFAULT CURRENT_TIMESTAMP(6), {made}) ENGINE=InnoDB"
         )
-        drop = f"DROP TABLE IF EXISTS {log}"
         # Triggers run with this account's privileges; without them, the application's own writes would fail.
         probes = (
             f"INSERT INTO {log} ({OPERATION_COLUMN}) SELECT {OPERATION_COLUMN} FROM {log} WHERE 1 = 0",
             f"DELETE FROM {log} WHERE 1 = 0",
         )
-        made_objects = [
-            SourceObject("changelog table", f"{table.schema}.{names.log}", (create, *probes), (drop,))
-        ]
-        for event in EVENTS[:1] if method.is_insert_only else EVENTS:
-            made_objects.append(self._trigger(table, columns, names, event))
-        return made_objects
+        events = EVENTS[:1] if method.is_insert_only else EVENTS
+        triggers = [self._trigger(table, columns, names, event) for event in events]
+        return [self.log_object(table.schema, names, create, *probes), *triggers]
 
     def _trigger(
         self, table: CapturedTable, columns: Sequence[SourceColumn], names: ObjectNames, event: str

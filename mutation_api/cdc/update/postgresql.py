@@ -22,14 +22,13 @@ Changes are captured by :mod:`~mutation_api.cdc.update.postgresql_capture`.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import Any, ClassVar
 from zoneinfo import ZoneInfo
 
 import psycopg
-import pyarrow as pa
 from psycopg.types.string import TextLoader
 
 from mutation_api.cdc.update.database import CapturedTable, KeyKind, SourceColumn, SourceSnapshot
@@ -50,7 +49,7 @@ from mutation_api.cdc.update.postgresql_catalog import (
 from mutation_api.cdc.update.progress_mark import CaptureMethod
 from mutation_api.cdc.update.settings import UpdateSettings
 from mutation_api.cdc.update.sql_database import DDL_WAIT_SECONDS, OPERATION_COLUMN, RECEIPT, SEQUENCE_COLUMN
-from mutation_api.cdc.update.values import GrowingColumn, null_advice, to_hive_column
+from mutation_api.cdc.update.values import GrowingColumn
 from mutation_api.errors import ConfigurationError, RecordLayoutError, SourcePositionError
 from mutation_api.format.hive_type import INTEGER_KINDS, TEXT_KINDS, HiveType
 
@@ -77,12 +76,9 @@ _XID_MARGIN = 2**20
 _TABLE = """
 SELECT c.oid, n.nspname, c.relname, c.relkind FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.oid = to_regclass(%s)"""
-_KEYS = """
-SELECT i.indisprimary, i.indkey::int2[]::int4[], i.indnkeyatts,
-       (SELECT bool_and(a.attnotnull) FROM pg_attribute a WHERE a.attrelid = i.indrelid
-        AND a.attnum = ANY((i.indkey::int2[])[0:i.indnkeyatts - 1]))
-FROM pg_index i WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indpred IS NULL
-AND i.indexprs IS NULL ORDER BY NOT i.indisprimary, i.indexrelid"""
+_PRIMARY_KEY = """
+SELECT i.indkey::int2[]::int4[], i.indnkeyatts FROM pg_index i
+WHERE i.indrelid = %s AND i.indisprimary AND i.indisvalid"""
 
 
 class PostgreSql(PostgreSqlCapture):
@@ -106,13 +102,9 @@ class PostgreSql(PostgreSqlCapture):
             detail = ColumnDetail(kind, modifier, collation, number, base, place)
             columns.append(SourceColumn(column, type_text, detail))
             by_number[number] = column
-        keys, primary = [], ()
-        for is_primary, numbers, count, is_not_null in self.rows(_KEYS, oid):
-            key = tuple(by_number[number] for number in numbers[:count])
-            primary = key if is_primary else primary
-            keys += [key] if is_not_null else []
-        parts = TableDetail(oid, self.leaves(oid))
-        return CapturedTable(schema, name, tuple(columns), primary, tuple(keys), parts)
+        found = self.rows(_PRIMARY_KEY, oid)
+        primary = tuple(by_number[number] for numbers, count in found for number in numbers[:count])
+        return CapturedTable(schema, name, tuple(columns), primary, TableDetail(oid, self.leaves(oid)))
 
     def check_column(self, table: CapturedTable, column: SourceColumn, target: HiveType) -> None:
         """Raise RecordLayoutError if a Hive column cannot hold the values."""
@@ -199,16 +191,8 @@ class PostgreSql(PostgreSqlCapture):
             raise self.refuse_growing(table, column, f"{_XMIN}, and columns of {', '.join(GROWING)}")
         return found
 
-    def selected(self, column: SourceColumn, time_zone: str, table: str = "") -> str:
-        """Return the expression that reads a column; ``table``: its alias."""
-        return self._shown(column, self.name_of(column, table), time_zone)
-
-    def selected_from_log(self, column: SourceColumn, time_zone: str, table: str) -> str:
-        """Return the expression that reads a key column from the log."""
-        return self._shown(column, self.of_log(column, table), time_zone)
-
-    def _shown(self, column: SourceColumn, value: str, time_zone: str) -> str:
-        """Return the expression that reads a value of a column."""
+    def shown(self, column: SourceColumn, value: str, time_zone: str) -> str:
+        """Return times in the given zone, and types that Hive lacks as strings."""
         if column.detail.kind == "timestamptz":
             return f"({value} AT TIME ZONE {literal_of(time_zone)})"
         return value if column.detail.kind in _ALLOWED else f"{value}::text"
@@ -220,14 +204,6 @@ class PostgreSql(PostgreSqlCapture):
     def now(self) -> str:
         """Return the expression of the current time as seconds since 1970."""
         return self.seconds("clock_timestamp()")
-
-    def to_column(
-        self, column: SourceColumn, target: HiveType, values: Sequence[Any], time_zone: str
-    ) -> pa.Array:
-        """Convert values read by :meth:`selected` to the target's type. Raises RecordValueError."""
-        return to_hive_column(
-            column.name, target, values, nulls_invalid=column.nulls_invalid, advice=null_advice(column)
-        )
 
     def receipt_statement(self, table: str, number: int) -> str:
         """Return the statement that adds a receipt to a log unless it is already there."""

@@ -245,16 +245,12 @@ class PostgreSqlCapture(SqlDatabase):
             truncated = self._trigger(_truncated(names), "AFTER TRUNCATE", source, "STATEMENT", function)
             triggers.append(truncated)
         return [
-            SourceObject(
-                "changelog table",
-                f"{table.schema}.{names.log}",
-                (
-                    f"CREATE TABLE IF NOT EXISTS {log} ({SEQUENCE_COLUMN} bigint GENERATED ALWAYS AS "
-                    "IDENTITY "
-                    f'PRIMARY KEY, {OPERATION_COLUMN} "char" NOT NULL, {TIME_COLUMN} timestamptz NOT NULL '
-                    f"DEFAULT clock_timestamp(), {made})",
-                ),
-                (f"DROP TABLE IF EXISTS {log}",),
+            self.log_object(
+                table.schema,
+                names,
+                f"CREATE TABLE IF NOT EXISTS {log} ({SEQUENCE_COLUMN} bigint GENERATED ALWAYS AS IDENTITY "
+                f'PRIMARY KEY, {OPERATION_COLUMN} "char" NOT NULL, {TIME_COLUMN} timestamptz NOT NULL '
+                f"DEFAULT clock_timestamp(), {made})",
             ),
             SourceObject(
                 "trigger function",

@@ -12,7 +12,7 @@ the source, so that importing them needs no MySQL package.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Protocol
 from mutation_api.cdc.mysql.log_position import UPDATE
 from mutation_api.cdc.mysql.mysql_source import MySqlSource
 from mutation_api.cdc.mysql.server import PORT_DEFAULT, MySqlAddress, driver_options
-from mutation_api.cdc.source import Batch, LocalBatch, LocalChangeSource, Position, SourceTable
+from mutation_api.cdc.source import LocalChangeSource
 from mutation_api.cdc.source_url import SourceUrl
 from mutation_api.cdc.update.database import PASSWORD_VARIABLE, SourceDatabase, connect_database
 from mutation_api.cdc.update.log_source import LogSource
@@ -33,7 +33,7 @@ from mutation_api.cdc.watermark import Watermark
 from mutation_api.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    pass
 
 __all__ = [
     "NO_OPTIONS",
@@ -68,7 +68,7 @@ class BinlogOptions:
 NO_OPTIONS = BinlogOptions()
 
 
-class BinlogSource:
+class BinlogSource(MySqlSource):
     """The changes in the log since the last extraction; nothing is removed from the log.
 
     Args:
@@ -88,7 +88,7 @@ class BinlogSource:
             password_variable=PASSWORD_VARIABLE,
         )
         name = settings.source_table.rpartition(".")[2]
-        self._source = MySqlSource(
+        super().__init__(
             address,
             url.database,
             time_zone=settings.time_zone,
@@ -99,24 +99,9 @@ class BinlogSource:
             seen_to=options.seen_to,
             recopy=[name] if options.recopy else (),
         )
-        self._source.advice = UPDATE
+        self.advice = UPDATE
 
     differences: tuple[Difference, ...] = ()
-
-    @property
-    def source_id(self) -> str:
-        """The name of the source in watermarks; see ``MySqlSource``."""
-        return self._source.source_id
-
-    def read(
-        self, spark: SparkSession, tables: Sequence[SourceTable], after: Mapping[str, Position]
-    ) -> Batch:
-        """Read the changes with Spark; see ``MySqlSource``."""
-        return self._source.read(spark, tables, after)
-
-    def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
-        """Read the changes without Spark; see ``MySqlSource``."""
-        return self._source.read_local(tables, after)
 
     def has_news(self, mark: ProgressMark) -> bool:
         """Return True, since only an extraction can determine this."""
@@ -125,10 +110,6 @@ class BinlogSource:
     def acknowledge(self) -> int:
         """Return 0: nothing is deleted, because the log belongs to the server."""
         return 0
-
-    def close(self) -> None:
-        """Remove the files of rows and disconnect."""
-        self._source.close()
 
 
 SOURCE_VARIABLE = "HIVE_MUTATE_SOURCE"

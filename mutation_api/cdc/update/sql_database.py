@@ -11,6 +11,7 @@ from contextlib import closing, contextmanager, suppress
 from decimal import Decimal
 from typing import Any, ClassVar
 
+import pyarrow as pa
 import sqlalchemy
 from sqlalchemy.engine import URL, Engine
 
@@ -25,7 +26,7 @@ from mutation_api.cdc.update.database import (
 )
 from mutation_api.cdc.update.progress_mark import CaptureMethod
 from mutation_api.cdc.update.settings import ObjectNames, UpdateSettings
-from mutation_api.cdc.update.values import BUCKETS, GrowingColumn
+from mutation_api.cdc.update.values import BUCKETS, GrowingColumn, null_advice, to_hive_column
 from mutation_api.errors import ConfigurationError, ConnectionFailedError, RecordValueError
 from mutation_api.format.hive_type import HiveType
 
@@ -243,15 +244,12 @@ class SqlDatabase(abc.ABC):
 
     def made_logs(self, names: ObjectNames) -> list[SourceObject]:
         """Return the log as an object that can be removed."""
-        return [
-            SourceObject(
-                "changelog table",
-                f"{schema}.{names.log}".lstrip("."),
-                (),
-                (f"DROP TABLE IF EXISTS {self.quoted(schema, names.log)}",),
-            )
-            for schema in self.log_schemas(names)
-        ]
+        return [self.log_object(schema, names) for schema in self.log_schemas(names)]
+
+    def log_object(self, schema: str, names: ObjectNames, *create: str) -> SourceObject:
+        """Return the log of a schema ('' if the database has none), with the statements that create it."""
+        drop = f"DROP TABLE IF EXISTS {self.quoted(schema, names.log)}"
+        return SourceObject("changelog table", f"{schema}.{names.log}".lstrip("."), create, (drop,))
 
     def unknown_statements(self, schema: str, log: str, extraction: int) -> list[str]:
         """Return statements that record an extraction, and a change of unknown rows."""
@@ -291,11 +289,27 @@ class SqlDatabase(abc.ABC):
 
     def selected(self, column: SourceColumn, time_zone: str, table: str = "") -> str:
         """Return the expression that reads a column; ``table``: its alias."""
-        return self.name_of(column, table)
+        return self.shown(column, self.name_of(column, table), time_zone)
 
     def selected_from_log(self, column: SourceColumn, time_zone: str, table: str) -> str:
         """Return the expression that reads a key column from the log."""
-        return self.selected(column, time_zone, table)
+        return self.shown(column, self.of_log(column, table), time_zone)
+
+    def shown(self, column: SourceColumn, value: str, time_zone: str) -> str:
+        """Return the expression that reads a value of a column, in the form that :meth:`to_column` takes."""
+        return value
+
+    def of_log(self, column: SourceColumn, log: str) -> str:
+        """Return the value of a key column in the log with the type of the column; ``log``: its alias."""
+        return self.name_of(column, log)
+
+    def to_column(
+        self, column: SourceColumn, target: HiveType, values: Sequence[Any], time_zone: str
+    ) -> pa.Array:
+        """Convert values to the target's type. Raises RecordValueError."""
+        return to_hive_column(
+            column.name, target, values, nulls_invalid=column.nulls_invalid, advice=null_advice(column)
+        )
 
     def name_of(self, column: SourceColumn, table: str = "") -> str:
         """Return the quoted name of a column; ``table``: an alias, or a word such as NEW."""

@@ -16,9 +16,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
-
-import pyarrow as pa
 
 from mutation_api.cdc.update.database import CapturedTable, KeyKind, SourceColumn, SourceObject
 from mutation_api.cdc.update.progress_mark import CaptureMethod, Fingerprint
@@ -37,8 +34,6 @@ from mutation_api.cdc.update.values import (
     GrowingColumn,
     matching,
     minus,
-    null_advice,
-    to_hive_column,
 )
 from mutation_api.errors import RecordLayoutError
 from mutation_api.format.hive_type import HiveType
@@ -81,16 +76,13 @@ class Sqlite(SqlDatabase):
         if not kinds or kinds[0][0] != "table":
             what = f"is a {kinds[0][0]}" if kinds else "does not exist"
             raise RecordLayoutError(f"source {self.source_id}: table {name} {what}")
-        info = self.rows('SELECT name, type, "notnull", pk FROM pragma_table_info(?)', name)
+        info = self.rows("SELECT name, type, pk FROM pragma_table_info(?)", name)
         columns = tuple(SourceColumn(row[0], row[1]) for row in info)
-        primary = tuple(row[0] for row in sorted((r for r in info if r[3]), key=lambda r: r[3]))
-        not_null = {row[0] for row in info if row[2]} | set(primary)
+        primary = tuple(row[0] for row in sorted((r for r in info if r[2]), key=lambda r: r[2]))
         indexes = self._unique_indexes(name)
-        keys = [each.columns for each in indexes if set(each.columns) <= not_null]
-        all_keys = tuple(dict.fromkeys([*([primary] if primary else []), *keys]))
         if primary and primary not in [each.columns for each in indexes]:  # the rowid
             indexes.append(_UniqueIndex(primary, (_BINARY,)))
-        return CapturedTable("", name, columns, primary, all_keys, tuple(indexes))
+        return CapturedTable("", name, columns, primary, tuple(indexes))
 
     def _unique_indexes(self, table: str) -> list[_UniqueIndex]:
         found = []
@@ -136,7 +128,7 @@ class Sqlite(SqlDatabase):
             f"CREATE TABLE IF NOT EXISTS {log} ({SEQUENCE_COLUMN} INTEGER PRIMARY KEY AUTOINCREMENT, "
             f"{OPERATION_COLUMN} TEXT NOT NULL, {TIME_COLUMN} REAL NOT NULL DEFAULT {_NOW}, {keys})"
         )
-        made = [SourceObject("changelog table", names.log, (create,), (f"DROP TABLE IF EXISTS {log}",))]
+        made = [self.log_object("", names, create)]
         insert = f"INSERT INTO {log} ({OPERATION_COLUMN}, {keys})"
         new, old = (", ".join(self.name_of(c, word) for c in columns) for word in ("NEW", "OLD"))
         same = " AND ".join(
@@ -265,14 +257,6 @@ class Sqlite(SqlDatabase):
     def now(self) -> str:
         """Return the expression of the current time as seconds since 1970."""
         return _NOW
-
-    def to_column(
-        self, column: SourceColumn, target: HiveType, values: Sequence[Any], time_zone: str
-    ) -> pa.Array:
-        """Convert values read by :meth:`selected` to the target's type. Raises RecordValueError."""
-        return to_hive_column(
-            column.name, target, values, nulls_invalid=column.nulls_invalid, advice=null_advice(column)
-        )
 
     def receipt_statement(self, table: str, number: int) -> str:
         """Return the statement that adds a receipt to a log unless it is already there."""

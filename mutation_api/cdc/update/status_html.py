@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from mutation_api.cdc.source_url import needs_extra
 from mutation_api.cdc.update.progress_mark import Run
 from mutation_api.cdc.update.status import UpdateStatus, shown_time
-from mutation_api.errors import ConfigurationError
 from mutation_api.upkeep.delta_sizes import DeltaSizes
 
 __all__ = ["Chart", "lag_chart", "rows_chart", "shown_seconds", "status_page"]
@@ -119,12 +119,9 @@ def shown_seconds(seconds: float) -> str:
 
 @functools.cache
 def _template() -> Any:
-    try:
+    with needs_extra("the status page needs", "rdbms"):
         import jinja2  # only this page needs it
-    except ModuleNotFoundError as error:
-        raise ConfigurationError(
-            "the status page needs the Python module 'jinja2': pip install 'hive-mutation-api[rdbms]'"
-        ) from error
+
     loader = jinja2.FileSystemLoader(Path(__file__).parent)
     environment = jinja2.Environment(loader=loader, autoescape=True, undefined=jinja2.StrictUndefined)
     environment.filters |= {"time": shown_time, "bytes": _bytes}

@@ -15,14 +15,15 @@ The source's transaction ends when all rows are in the file, so it is shorter th
 
 from __future__ import annotations
 
+import abc
 import shutil
 import tempfile
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -36,6 +37,7 @@ from mutation_api.cdc.source import (
     Position,
     SourceTable,
 )
+from mutation_api.cdc.source_url import input_errors
 from mutation_api.cdc.update.database import SourceDatabase, SourceSnapshot
 from mutation_api.cdc.update.progress_mark import CaptureMethod, ProgressMark, Run
 from mutation_api.cdc.update.settings import UpdateSettings
@@ -49,13 +51,9 @@ from mutation_api.cdc.update.source_rows import (
     steady_snapshot,
 )
 from mutation_api.cdc.update.values import appeared_below
-from mutation_api.errors import InputError
 from mutation_api.storage.location import Location
 
-if TYPE_CHECKING:
-    pass
-
-__all__ = ["POSITION_FIELDS", "RowSpool", "VersionSource"]
+__all__ = ["POSITION_FIELDS", "QuerySource", "RowSpool", "VersionSource", "mark_after"]
 
 
 PART_ROWS, PART_BYTES = 100_000, 16 << 20
@@ -70,10 +68,8 @@ class RowSpool:
 
     def __init__(self) -> None:
         """Create the directory. Raises InputError if this fails."""
-        try:
+        with input_errors("cannot buffer rows on disk"):
             self._folder = Path(tempfile.mkdtemp(prefix="hive-mutate-"))
-        except OSError as error:
-            raise InputError(f"cannot buffer rows on disk: {error}") from error
         self._remove = weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
         self._writer: pq.ParquetWriter | None = None
         self._waiting: list[pa.Table] = []
@@ -123,12 +119,8 @@ class RowSpool:
             self._writer.write_table(part)
         self._sizes.append(part.nbytes)
 
-    @contextmanager
-    def _named_errors(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise InputError(f"{self._path}: cannot buffer rows on disk: {error}") from error
+    def _named_errors(self) -> AbstractContextManager[None]:
+        return input_errors(f"{self._path}: cannot buffer rows on disk")
 
     def close(self) -> None:
         """Remove the file. May be called twice."""
@@ -161,35 +153,26 @@ class _Versions:
         return any(map(_misses_rows, self.differences))
 
 
-class VersionSource:
-    """The rows of one table that are new or changed since the last extraction.
-
-    Deletes are not detected unless the settings request a comparison of keys. In that case each extraction
-    reads the whole table, and rows of the target that it lacks are deleted.
+class QuerySource(abc.ABC):
+    """A source that reads one table by queries in a snapshot, and buffers its rows in a file.
 
     Args:
-        database: the source, which reports the bound of the version column.
-        settings: settings of the table. ``overlap``: how far below the bound the column is read again, for a
-            database that cannot determine a bound; the user is responsible for it.
-        target: the table in Hive.
+        database: the source.
+        settings: settings of the table.
+        target: the table in Hive, for messages.
         replaces: True if a first copy also deletes rows of the target that the source lacks.
     """
 
     def __init__(
-        self,
-        database: SourceDatabase,
-        settings: UpdateSettings,
-        target: str,
-        *,
-        replaces: bool = False,
+        self, database: SourceDatabase, settings: UpdateSettings, target: str, *, replaces: bool = False
     ) -> None:
         self._database = database
         self._settings = settings
         self._target = target
         self._replaces = replaces
         self._spool: RowSpool | None = None
-
-    differences: tuple[Difference, ...] = ()
+        self.differences: tuple[Difference, ...] = ()
+        """The differences found by the last read that rows of changes do not show."""
 
     @property
     def source_id(self) -> str:
@@ -203,25 +186,63 @@ class VersionSource:
         self._database.close()
 
     def has_news(self, mark: ProgressMark) -> bool:
-        """Return True, since only an extraction can determine this."""
+        """Return True, unless it is known without an extraction that there is nothing new."""
         return True
 
     def acknowledge(self) -> int:
-        """Return 0, since there is no log."""
+        """Delete what was applied from the source's log, if it has one; return how many rows."""
         return 0
 
+    @abc.abstractmethod
     def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
-        """Read new and changed rows without Spark. Raises the errors of ``LogSource.read_local``.
+        """Read the table without Spark. See :class:`~mutation_api.cdc.source.LocalChangeSource`.
 
-        See :class:`~mutation_api.cdc.source.LocalChangeSource`.
+        Raises:
+            ConnectionFailedError: If the source cannot be reached, or refuses a query.
+            SourcePositionError: If source and position do not match, because one of them was restored.
+            RecordLayoutError: If columns do not fit the target.
+            RecordValueError: If values do not fit the target.
         """
-        (table,) = tables
-        position = after.get(table.name)
-        mark = None if position is None else ProgressMark.of(position.text)
+
+    def _snapshot(self) -> AbstractContextManager[SteadySnapshot]:
+        return steady_snapshot(self._database, self._settings, self._target)
+
+    def _new_spool(self) -> RowSpool:
+        """Remove the rows of the read before, and return the buffer of a new one."""
         if self._spool is not None:
             self._spool.close()
         self._spool = RowSpool()
-        with steady_snapshot(self._database, self._settings, self._target) as view:
+        return self._spool
+
+    def _batch(
+        self, table: SourceTable, spool: RowSpool, mark: ProgressMark, *, replaces: bool, is_copy: bool
+    ) -> LocalBatch:
+        """Return what was read, up to a position, which may be no rows."""
+        operations = LocalOperations(table, spool.written(), replaces, is_copy)
+        return LocalBatch((operations,) if spool.row_count or replaces else (), mark.to_position())
+
+
+def mark_after(table: SourceTable, after: Mapping[str, Position]) -> ProgressMark | None:
+    """Return the mark of a table's last extraction, or None before the first."""
+    position = after.get(table.name)
+    return None if position is None else ProgressMark.of(position.text)
+
+
+class VersionSource(QuerySource):
+    """The rows of one table that are new or changed since the last extraction.
+
+    Deletes are not detected unless the settings request a comparison of keys. In that case each extraction
+    reads the whole table, and rows of the target that it lacks are deleted.
+
+    The database reports the bound of the version column. The setting ``overlap`` is how far below the bound
+    the column is read again, for a database that cannot determine a bound; the user is responsible for it.
+    """
+
+    def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
+        """Read new and changed rows. See :class:`QuerySource`."""
+        (table,) = tables
+        mark, spool = mark_after(table, after), self._new_spool()
+        with self._snapshot() as view:
             captured, snapshot = view.state.table, view.snapshot
             plan = ReadPlan.of(self._database, captured, table.target, self._settings)
             now = float(snapshot.value(f"SELECT {self._database.now()}"))
@@ -231,7 +252,7 @@ class VersionSource:
             condition = ""
             if not is_copy and mark is not None:
                 condition = self._database.from_version(captured, self._settings, mark.bound)
-            count = self._read(snapshot, plan, condition)
+            count = self._read(snapshot, plan, condition, spool)
         is_first = mark is None
         if not (is_copy or count or versions.is_far or self.differences):
             return LocalBatch((), None)
@@ -247,8 +268,7 @@ class VersionSource:
             fingerprint=view.state.fingerprint,
         )
         replaces = self._settings.compares_keys or (is_first and self._replaces)
-        operations = LocalOperations(table, self._spool.written(), replaces, is_copy)
-        return LocalBatch((operations,) if self._spool.row_count or replaces else (), new.to_position())
+        return self._batch(table, spool, new, replaces=replaces, is_copy=is_copy)
 
     def _versions(self, view: SteadySnapshot, mark: ProgressMark | None) -> _Versions:
         """Return the versions, and whether rows may have got versions below the previous bound.
@@ -281,13 +301,12 @@ class VersionSource:
             return []
         return differences(mark.fingerprint, view.state.fingerprint, self._settings)
 
-    def _read(self, snapshot: SourceSnapshot, plan: ReadPlan, condition: str) -> int:
-        assert self._spool is not None
+    def _read(self, snapshot: SourceSnapshot, plan: ReadPlan, condition: str, spool: RowSpool) -> int:
         operation = "insert" if self._settings.method is CaptureMethod.ROW_VERSION_INSERT else "update"
         count = 0
         for rows in snapshot.chunks(plan.select_all(condition)):
             # All have the same position: two rows with one key have no order, and are refused.
-            self._spool.add([operation] * len(rows), [0] * len(rows), plan.columns_of(rows))
+            spool.add([operation] * len(rows), [0] * len(rows), plan.columns_of(rows))
             count += len(rows)
         return count
 

@@ -18,7 +18,8 @@ from __future__ import annotations
 import argparse
 
 from mutation_api.cdc.collector import CollectorSource
-from mutation_api.cli.table_arguments import listed_names, location_from
+from mutation_api.cli.ingest.log_arguments import add_binary_argument
+from mutation_api.cli.table_arguments import listed_names, location_from, optional_names
 from mutation_api.format.text_values import BinaryEncoding
 
 __all__ = ["add_arguments", "source_from", "tables_from"]
@@ -45,11 +46,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--columns", metavar="A,B,…", help="columns in the order of the files (default: the table's columns)"
     )
     parser.add_argument("--name", help="name of the collection in the watermarks (default: the table)")
-    parser.add_argument(
-        "--binary",
-        choices=[form.value for form in BinaryEncoding],
-        help="encoding of binary columns in the files; required if there are any",
-    )
+    add_binary_argument(parser)
 
 
 def source_from(arguments: argparse.Namespace) -> CollectorSource:
@@ -57,7 +54,7 @@ def source_from(arguments: argparse.Namespace) -> CollectorSource:
     return CollectorSource(
         tuple(arguments.files),
         _name(arguments),
-        columns=None if arguments.columns is None else listed_names(arguments.columns),
+        columns=optional_names(arguments.columns),
         binary=BinaryEncoding(arguments.binary) if arguments.binary else None,
     )
 

@@ -16,18 +16,15 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib
-import json
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from time import sleep
 from types import ModuleType
-from typing import Any
 
 from mutation_api.cdc.choice import EngineBySize
 from mutation_api.cdc.engine import AnySource, Engine
 from mutation_api.cdc.ingest import IngestOptions, ingest_by
 from mutation_api.cdc.ingest_report import IngestReport
-from mutation_api.cdc.local_engine import LocalEngine
 from mutation_api.cdc.mappings import (
     POSITION_COLUMN_DEFAULT,
     AnyMapping,
@@ -38,9 +35,9 @@ from mutation_api.cdc.mappings import (
 from mutation_api.cdc.source import CHANGED_AT, POSITION
 from mutation_api.cli import engine_arguments
 from mutation_api.cli.cluster_arguments import add_cluster_arguments
-from mutation_api.cli.engine_arguments import LOCAL, SPARK, chosen_engine, engine_module
+from mutation_api.cli.engine_arguments import engine_opener
 from mutation_api.cli.ingest.log_arguments import TABLE_MAP_FORM, table_map
-from mutation_api.cli.parsers import parser_of_modules
+from mutation_api.cli.parsers import add_flag, add_repeatable, describe, parser_of_modules
 from mutation_api.cli.table_arguments import (
     ReportLoss,
     add_attempts_argument,
@@ -49,7 +46,7 @@ from mutation_api.cli.table_arguments import (
     listed_names,
     metastore_from,
 )
-from mutation_api.cli.terminal import progress, say
+from mutation_api.cli.terminal import progress, say_report
 from mutation_api.cli.write_arguments import add_interval_arguments
 from mutation_api.errors import ConfigurationError, StoppedAtStatementError
 from mutation_api.transaction.attempts import Attempts
@@ -82,8 +79,7 @@ applied again. They are counted, or refused with --strict.
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare a sub-parser for each kind of source."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = (__doc__ or "").partition("\n\n")[2]
+    describe(parser, __doc__)
     parser_class = parser_of_modules(_module, "{name}", _add_common_arguments)
     kinds = parser.add_subparsers(dest="kind", metavar="KIND", required=True, parser_class=parser_class)
     for name, help_line in KINDS.items():
@@ -99,16 +95,13 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.follow is not None and (arguments.dry_run or arguments.follow <= 0):
         arguments.refuse_usage("--follow requires seconds above 0 and cannot be combined with --dry-run")
     module = _module(arguments.kind)
-    is_by_spark = chosen_engine(arguments.engine, ()) == SPARK
-    # Do this before creating any array, since it prevents the import of pandas.
-    here: LocalEngine | None = None if is_by_spark else engine_module(LOCAL).ENGINE
-    source: AnySource = module.source_from(arguments)
     with ExitStack() as stack:
+        engine_of = engine_opener(arguments.engine, APP_NAME, stack)
+        source: AnySource = module.source_from(arguments)
         if isinstance(source, AbstractContextManager):
             stack.enter_context(source)
         metastore = stack.enter_context(metastore_from(arguments))
-        engine = _opened_engine(arguments.engine, here, stack)
-        engine.check(source)
+        engine = engine_of(source)
         attempts = Attempts(arguments.attempts)
         once = functools.partial(
             ingest_by, engine, metastore, _tables(module, arguments, engine), source, _options(arguments)
@@ -118,35 +111,17 @@ def run(arguments: argparse.Namespace) -> int:
             return attempts.run(APP_NAME, lambda _: once())
 
         try:
-            _print(ingest(), arguments)
+            say_report(ingest(), as_json=arguments.json)
             while arguments.follow is not None:
                 sleep(arguments.follow)
                 report = ingest()
                 if report.position is not None:
-                    _print(report, arguments)
+                    say_report(report, as_json=arguments.json)
         except StoppedAtStatementError as stopped:
             if isinstance(stopped.report, IngestReport) and stopped.report.position is not None:
-                _print(stopped.report, arguments)
+                say_report(stopped.report, as_json=arguments.json)
             raise
     return 0
-
-
-def _opened_engine(given: str, here: LocalEngine | None, stack: ExitStack) -> Engine:
-    """Return the engine; Spark starts when it is first needed, and stays for the runs that follow.
-
-    ``here`` is the engine of this process, or None if Spark was requested.
-    """
-
-    @functools.cache
-    def spark() -> Any:
-        return stack.enter_context(engine_module(SPARK).open_ingest(APP_NAME))
-
-    if here is None:
-        engine: Engine = spark()
-        return engine
-    if given == LOCAL or not engine_arguments.has_spark():
-        return here
-    return EngineBySize(here, engine_arguments.LOCAL_FILE_BYTES_MAX, spark)
 
 
 def _tables(module: ModuleType, arguments: argparse.Namespace, engine: Engine) -> list[AnyMapping]:
@@ -210,23 +185,21 @@ def _add_kept_arguments(parser: argparse.ArgumentParser) -> None:
         "dimension, type 2) and a table of all changes, in the same transaction.",
     )
     form = f"[{TABLE_MAP_FORM.replace('=', '=]')}"  # NAME= is optional here
-    group.add_argument(
+    add_repeatable(
+        group,
         "--history",
-        action="append",
-        default=[],
-        type=_kept_target,
-        metavar=form,
-        help="history table that gets a row for each version of the rows of source table NAME; NAME can be "
+        form,
+        "history table that gets a row for each version of the rows of source table NAME; NAME can be "
         "left out if the run has one source table (repeatable)",
-    )
-    group.add_argument(
-        "--changes",
-        action="append",
-        default=[],
         type=_kept_target,
-        metavar=form,
-        help="table that gets a row for each change of source table NAME, with the columns operation and, if "
+    )
+    add_repeatable(
+        group,
+        "--changes",
+        form,
+        "table that gets a row for each change of source table NAME, with the columns operation and, if "
         "it has it, changed_at (repeatable)",
+        type=_kept_target,
     )
     group.add_argument(
         "--history-sequence",
@@ -255,16 +228,8 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
         help="table that stores the watermarks; created if missing (default: mutation_watermarks in the "
         "database of the tables). Runs that share it wait for each other",
     )
-    group.add_argument(
-        "--strict",
-        action="store_true",
-        help="refuse inserts of existing keys, and updates and deletes of missing keys",
-    )
-    group.add_argument(
-        "--create-partitions",
-        action="store_true",
-        help="create partitions that do not exist (default: refuse)",
-    )
+    add_flag(group, "--strict", "refuse inserts of existing keys, and updates and deletes of missing keys")
+    add_flag(group, "--create-partitions", "create partitions that do not exist (default: refuse)")
     add_lock_timeout_argument(group, "another run or another writer of the tables")
     add_attempts_argument(group)
     group.add_argument(
@@ -274,11 +239,9 @@ def _add_common_arguments(parser: argparse.ArgumentParser) -> None:
         help="after each run, wait SECONDS and look for new operations, until interrupted",
     )
     engine_arguments.add_engine_argument(group, "if at most {} MiB of the log are new")
-    group.add_argument(
-        "--dry-run", action="store_true", help="report what would be done without writing anything"
-    )
-    group.add_argument("--json", action="store_true", help="print the report of each run as one JSON object")
-    group.add_argument("--quiet", action="store_true", help="do not report each step on standard error")
+    add_flag(group, "--dry-run", "report what would be done without writing anything")
+    add_flag(group, "--json", "print the report of each run as one JSON object")
+    add_flag(group, "--quiet", "do not report each step on standard error")
     add_cluster_arguments(parser)
     add_metastore_arguments(parser)
 
@@ -295,7 +258,3 @@ def _options(arguments: argparse.Namespace) -> IngestOptions:
         lock_failure_listener=ReportLoss(),
         progress=progress(arguments),
     )
-
-
-def _print(report: IngestReport, arguments: argparse.Namespace) -> None:
-    say(json.dumps(report.to_dict()) if arguments.json else report, flush=True)

@@ -43,6 +43,7 @@ from mutation_api.cli.ingest.log_arguments import (
     log_from,
     tables_from,
 )
+from mutation_api.cli.parsers import add_repeatable
 from mutation_api.errors import ConfigurationError
 
 __all__ = ["add_arguments", "source_from", "tables_from"]
@@ -67,14 +68,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=tuple(TIME_MODES),
         help="value of the connector's time.precision.mode, unless it is an adaptive one",
     )
-    values.add_argument(
+    add_repeatable(
+        values,
         "--column-type",
-        action="append",
-        default=[],
-        type=_column_type,
-        metavar="NAME.COLUMN=TYPE",
-        help=f"semantic type of a column, which overrides the other options: {', '.join(SEMANTIC_TYPES)} "
+        "NAME.COLUMN=TYPE",
+        f"semantic type of a column, which overrides the other options: {', '.join(SEMANTIC_TYPES)} "
         "(repeatable)",
+        type=_column_type,
     )
     flat = parser.add_argument_group("flattened messages, as ExtractNewRecordState writes them")
     flat.add_argument(

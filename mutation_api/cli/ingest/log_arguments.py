@@ -23,17 +23,21 @@ from mutation_api.cdc.kafka.topics import (
 )
 from mutation_api.cdc.messages.events import LogOptions, NewSnapshot, PositionSource
 from mutation_api.cdc.messages.message_source import MessageSource
+from mutation_api.cli.parsers import AnyParser, add_flag, add_repeatable
 from mutation_api.cli.table_arguments import listed_names, location_from
 from mutation_api.errors import ConfigurationError
 from mutation_api.format.printable import check_no_secret
+from mutation_api.format.text_values import BinaryEncoding
 
 __all__ = [
     "REGISTRY_PASSWORD_VARIABLE",
     "TABLE_MAP_FORM",
+    "add_binary_argument",
     "add_kafka_arguments",
     "add_kafka_settings",
     "add_log_arguments",
     "add_source_schema_argument",
+    "add_spill_argument",
     "kafka_settings_from",
     "kafka_topics_from",
     "log_from",
@@ -90,13 +94,7 @@ def add_kafka_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = 
         "A run reads each partition from the watermark to the end that it had when the run began; the "
         "offsets are committed with the rows. Messages about one key must be in one partition.",
     )
-    group.add_argument(
-        "--topic",
-        action="append",
-        default=[],
-        metavar="TOPIC",
-        help="topic to read (repeatable; if repeated, --name is required)",
-    )
+    add_repeatable(group, "--topic", "TOPIC", "topic to read (repeatable; if repeated, --name is required)")
     group.add_argument(
         "--from",
         dest="start",
@@ -107,13 +105,7 @@ def add_kafka_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = 
         "first message, such as 2026-11-25T08:00:00Z (default: %(default)s)",
     )
     add_kafka_settings(group)
-    group.add_argument(
-        "--spill",
-        type=location_from,
-        metavar="DIR",
-        help="directory for messages until they are applied, such as hdfs:///tmp; all Spark machines must be "
-        "able to read it (default: the directory for temporary files, for Spark on one machine)",
-    )
+    add_spill_argument(group, "messages")
     if may_be_avro:
         group.add_argument(
             "--schema-registry",
@@ -127,13 +119,12 @@ def add_kafka_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = 
 
 def add_kafka_settings(group: argparse._ArgumentGroup) -> None:
     """Declare the arguments for the settings of Kafka's client."""
-    group.add_argument(
+    add_repeatable(
+        group,
         "--kafka-conf",
-        action="append",
-        default=[],
+        "NAME=VALUE",
+        "librdkafka setting, such as security.protocol=SASL_SSL (repeatable)",
         type=setting_parser("--kafka-conf-file"),
-        metavar="NAME=VALUE",
-        help="librdkafka setting, such as security.protocol=SASL_SSL (repeatable)",
     )
     group.add_argument(
         "--kafka-conf-file",
@@ -289,9 +280,7 @@ def settings_in(path: Path | None, option: str) -> dict[str, str]:
 Log = TypeVar("Log", bound=MessageSource)
 
 
-def add_source_schema_argument(
-    parser: argparse.ArgumentParser | argparse._ArgumentGroup, source: str
-) -> None:
+def add_source_schema_argument(parser: AnyParser, source: str) -> None:
     """Declare ``--schema``; ``source`` is the subject of the first sentence of its help."""
     parser.add_argument(
         "--schema",
@@ -300,6 +289,26 @@ def add_source_schema_argument(
         help=f"add: columns that {source} and a Hive table lacks are added to it first, as by hive-mutate "
         "alter-table, unless the table also has a column that the source lacks; exact: refuse such columns "
         "(default: exact)",
+    )
+
+
+def add_spill_argument(parser: AnyParser, what: str) -> None:
+    """Declare ``--spill``."""
+    parser.add_argument(
+        "--spill",
+        type=location_from,
+        metavar="DIR",
+        help=f"directory for {what} until they are applied, such as hdfs:///tmp; all Spark machines must be "
+        "able to read it (default: the directory for temporary files, for Spark on one machine)",
+    )
+
+
+def add_binary_argument(parser: AnyParser) -> None:
+    """Declare ``--binary`` for files of separated fields."""
+    parser.add_argument(
+        "--binary",
+        choices=[form.value for form in BinaryEncoding],
+        help="encoding of binary columns in the files; required if there are any",
     )
 
 
@@ -322,14 +331,13 @@ def add_log_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = Fa
         metavar="HOST:PORT,…",
         help="Kafka brokers to contact first; --topic names the topics (see below)",
     )
-    parser.add_argument(
+    add_repeatable(
+        parser,
         "--table",
-        action="append",
-        default=[],
-        type=table_map,
-        metavar=TABLE_MAP_FORM,
-        help="source table, Hive table to apply its changes to, and key columns (default: the key that the "
+        TABLE_MAP_FORM,
+        "source table, Hive table to apply its changes to, and key columns (default: the key that the "
         "messages name; repeatable)",
+        type=table_map,
     )
     parser.add_argument(
         "--name",
@@ -345,47 +353,43 @@ def add_log_arguments(parser: argparse.ArgumentParser, *, may_be_avro: bool = Fa
         "positions, otherwise line (default: auto). Messages from Kafka are in the order of their "
         "partition unless you choose message",
     )
-    parser.add_argument(
+    add_repeatable(
+        parser,
         "--ignore-column",
-        action="append",
-        default=[],
-        metavar="NAME.COLUMN",
-        help="source column that the Hive table does not have (repeatable)",
+        "NAME.COLUMN",
+        "source column that the Hive table does not have (repeatable)",
     )
-    parser.add_argument(
+    add_repeatable(
+        parser,
         "--null-if-missing",
-        action="append",
-        default=[],
-        metavar="NAME.COLUMN",
-        help="column to set to NULL if a message lacks it, as messages do that are older than the column "
+        "NAME.COLUMN",
+        "column to set to NULL if a message lacks it, as messages do that are older than the column "
         "(repeatable)",
     )
-    parser.add_argument(
+    add_repeatable(
+        parser,
         "--default-if-missing",
-        action="append",
-        default=[],
-        metavar="NAME.COLUMN",
-        help="column to set to the value of its DEFAULT constraint if a message lacks it, including in "
+        "NAME.COLUMN",
+        "column to set to the value of its DEFAULT constraint if a message lacks it, including in "
         "rows that the message updates (repeatable)",
     )
-    parser.add_argument(
+    add_repeatable(
+        parser,
         "--trust-key",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="table whose source logs every change of the key columns of --table, because they are its "
+        "NAME",
+        "table whose source logs every change of the key columns of --table, because they are its "
         "primary key or replica identity, although messages do not show this (repeatable; default: refuse "
         "such updates and deletes)",
     )
-    parser.add_argument(
+    add_flag(
+        parser,
         "--accept-schema-changes",
-        action="store_true",
-        help="skip messages that report a changed table, after you have changed the Hive table accordingly",
+        "skip messages that report a changed table, after you have changed the Hive table accordingly",
     )
-    parser.add_argument(
+    add_flag(
+        parser,
         "--apply-truncates",
-        action="store_true",
-        help="if the source truncated a table, delete the rows of the Hive table that no later operation "
+        "if the source truncated a table, delete the rows of the Hive table that no later operation "
         "writes (default: refuse)",
     )
     parser.add_argument(

@@ -35,8 +35,14 @@ from mutation_api.cdc.mysql.column_types import TIME_ZONE_DEFAULT, ZERO_DATES, Z
 from mutation_api.cdc.mysql.mysql_source import MySqlSource
 from mutation_api.cdc.mysql.server import PASSWORD_VARIABLE, PORT_DEFAULT, MySqlAddress, driver_options
 from mutation_api.cdc.source_url import SourceUrl
-from mutation_api.cli.ingest.log_arguments import TABLE_MAP_FORM, add_source_schema_argument, table_map
-from mutation_api.cli.table_arguments import listed_names, location_from
+from mutation_api.cli.ingest.log_arguments import (
+    TABLE_MAP_FORM,
+    add_source_schema_argument,
+    add_spill_argument,
+    table_map,
+)
+from mutation_api.cli.parsers import add_repeatable
+from mutation_api.cli.table_arguments import listed_names
 from mutation_api.errors import ConfigurationError
 
 __all__ = ["PASSWORD_VARIABLE", "add_arguments", "source_from", "tables_from"]
@@ -62,21 +68,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DB",
         help="Hive database for --tables (default: the name of the source's database)",
     )
-    tables.add_argument(
+    add_repeatable(
+        tables,
         "--table",
-        action="append",
-        default=[],
-        type=table_map,
-        metavar=TABLE_MAP_FORM,
-        help="source table, Hive table to apply its changes to, and key columns (default: the primary key, "
+        TABLE_MAP_FORM,
+        "source table, Hive table to apply its changes to, and key columns (default: the primary key, "
         "or a unique one; repeatable)",
+        type=table_map,
     )
-    tables.add_argument(
+    add_repeatable(
+        tables,
         "--ignore-column",
-        action="append",
-        default=[],
-        metavar="NAME.COLUMN",
-        help="column that only one side has: a column of the source is left out, and one of Hive becomes "
+        "NAME.COLUMN",
+        "column that only one side has: a column of the source is left out, and one of Hive becomes "
         "NULL in rows that change (repeatable)",
     )
     add_source_schema_argument(tables, "the source has")
@@ -101,12 +105,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=ZERO_DATES_DEFAULT,
         help="handling of dates such as 0000-00-00: refuse them, or store NULL (default: %(default)s)",
     )
-    parser.add_argument(
+    add_repeatable(
+        parser,
         "--seen-to",
-        action="append",
-        default=[],
-        metavar="FILE:OFFSET",
-        help="position, as in the error message, of a statement that you have carried out in Hive by hand "
+        "FILE:OFFSET",
+        "position, as in the error message, of a statement that you have carried out in Hive by hand "
         "(repeatable)",
     )
     parser.add_argument(
@@ -116,13 +119,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="source tables to copy again as a whole, regardless of the log and the watermarks; their rows "
         "replace those in Hive",
     )
-    parser.add_argument(
-        "--spill",
-        type=location_from,
-        metavar="DIR",
-        help="directory for rows until they are applied, such as hdfs:///tmp; all Spark machines must be "
-        "able to read it (default: the directory for temporary files, for Spark on one machine)",
-    )
+    add_spill_argument(parser, "rows")
 
 
 def source_from(arguments: argparse.Namespace) -> MySqlSource:

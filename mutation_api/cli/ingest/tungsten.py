@@ -30,7 +30,8 @@ import re
 from mutation_api.cdc.delimited_text import DelimitedText
 from mutation_api.cdc.tungsten import TungstenSource
 from mutation_api.cdc.tungsten_files import HEADER_DEFAULT, TEXT_DEFAULT, HeaderField
-from mutation_api.cli.ingest.log_arguments import TABLE_MAP_FORM, table_map
+from mutation_api.cli.ingest.log_arguments import TABLE_MAP_FORM, add_binary_argument, table_map
+from mutation_api.cli.parsers import add_repeatable
 from mutation_api.cli.table_arguments import listed_names, location_from
 from mutation_api.errors import ConfigurationError
 from mutation_api.format.text_values import BinaryEncoding
@@ -52,14 +53,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--service", required=True, help="replication service, which is a directory in STAGING"
     )
-    parser.add_argument(
+    add_repeatable(
+        parser,
         "--table",
-        action="append",
-        default=[],
-        type=table_map,
-        metavar=TABLE_MAP_FORM,
-        help="source table, Hive table to apply its changes to, and primary key (default: that of "
+        TABLE_MAP_FORM,
+        "source table, Hive table to apply its changes to, and primary key (default: that of "
         "--metadata; repeatable)",
+        type=table_map,
     )
     parser.add_argument(
         "--metadata",
@@ -67,27 +67,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="JSON file of Tungsten's Hadoop tools with columns and keys",
     )
-    parser.add_argument(
+    add_repeatable(
+        parser,
         "--columns",
-        action="append",
-        default=[],
+        "NAME=A,B,…",
+        "columns of a table in the order of its files (repeatable)",
         type=_pair,
-        metavar="NAME=A,B,…",
-        help="columns of a table in the order of its files (repeatable)",
     )
-    parser.add_argument(
+    add_repeatable(
+        parser,
         "--commit-column",
-        action="append",
-        default=[],
-        metavar="COLUMN[=FORMAT]",
-        help="column of the Hive tables that is filled from the commit timestamp, with its strftime format, "
+        "COLUMN[=FORMAT]",
+        "column of the Hive tables that is filled from the commit timestamp, with its strftime format, "
         "such as ds=%%Y-%%m-%%d (repeatable)",
     )
-    parser.add_argument(
-        "--binary",
-        choices=[form.value for form in BinaryEncoding],
-        help="encoding of binary columns in the files; required if there are any",
-    )
+    add_binary_argument(parser)
     _add_text_arguments(parser)
 
 

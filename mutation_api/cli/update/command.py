@@ -13,22 +13,14 @@ since others may alter it.
 from __future__ import annotations
 
 import argparse
-import functools
 import importlib
-from collections.abc import Callable
-from contextlib import ExitStack
 from types import ModuleType
-from typing import Any
 
 from metastore_client.client import MetastoreClient
-from mutation_api.cdc.choice import EngineBySize
-from mutation_api.cdc.engine import Engine
 from mutation_api.cdc.update.extract import ExtractOptions
 from mutation_api.cdc.update.settings import enabled_tables
-from mutation_api.cdc.update.sources import AnyCapture
 from mutation_api.cli import engine_arguments
-from mutation_api.cli.engine_arguments import LOCAL, SPARK, chosen_engine, engine_module
-from mutation_api.cli.parsers import parser_of_modules
+from mutation_api.cli.parsers import add_flag, describe, parser_of_modules
 from mutation_api.cli.table_arguments import ReportLoss, add_lock_timeout_argument, add_metastore_arguments
 from mutation_api.cli.terminal import progress
 from mutation_api.errors import ConfigurationError
@@ -37,7 +29,6 @@ __all__ = [
     "ACTIONS",
     "add_arguments",
     "add_run_arguments",
-    "engine_of",
     "extract_options",
     "run",
     "tables_of",
@@ -56,8 +47,7 @@ ACTIONS = {
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare a sub-parser for each action."""
-    parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.description = (__doc__ or "").partition("\n\n")[2]
+    describe(parser, __doc__)
     kind = parser_of_modules(_module, "rdbms", add_metastore_arguments)
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True, parser_class=kind)
     for name, help_line in ACTIONS.items():
@@ -80,7 +70,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare --engine, --lock-timeout and --quiet."""
     add_lock_timeout_argument(parser, "another extraction or another writer of the table")
     engine_arguments.add_engine_argument(parser, "if at most {} MiB of rows are new")
-    parser.add_argument("--quiet", action="store_true", help="do not report each step on standard error")
+    add_flag(parser, "--quiet", "do not report each step on standard error")
 
 
 def extract_options(arguments: argparse.Namespace, *, dry_run: bool = False) -> ExtractOptions:
@@ -92,26 +82,6 @@ def extract_options(arguments: argparse.Namespace, *, dry_run: bool = False) -> 
         lock_failure_listener=ReportLoss(),
         progress=progress(arguments),
     )
-
-
-def engine_of(arguments: argparse.Namespace, stack: ExitStack) -> Callable[[AnyCapture], Engine]:
-    """Return a function from a source to its engine; Spark starts when first needed and stays running."""
-
-    @functools.cache
-    def spark() -> Any:
-        return stack.enter_context(engine_module(SPARK).open_ingest(APP_NAME))
-
-    is_by_spark = chosen_engine(arguments.engine, ()) == SPARK
-    here = None if is_by_spark else engine_module(LOCAL).ENGINE
-
-    def engine(source: AnyCapture) -> Engine:
-        found: Engine = spark() if here is None else here
-        if here is not None and arguments.engine != LOCAL and engine_arguments.has_spark():
-            found = EngineBySize(here, engine_arguments.LOCAL_FILE_BYTES_MAX, spark)
-        found.check(source)
-        return found
-
-    return engine
 
 
 def tables_of(arguments: argparse.Namespace, metastore: MetastoreClient) -> list[str]:

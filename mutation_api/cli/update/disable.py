@@ -12,9 +12,11 @@ import argparse
 from contextlib import ExitStack
 
 from mutation_api.cdc.update.disable import disable_by
+from mutation_api.cli.engine_arguments import engine_opener
+from mutation_api.cli.parsers import add_flag
 from mutation_api.cli.table_arguments import metastore_from
 from mutation_api.cli.terminal import say
-from mutation_api.cli.update.command import add_run_arguments, engine_of, extract_options
+from mutation_api.cli.update.command import APP_NAME, add_run_arguments, extract_options
 
 __all__ = ["add_arguments", "run"]
 
@@ -24,7 +26,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--table", required=True, metavar="DB.TABLE", help="Hive table with incremental update"
     )
-    parser.add_argument("--discard", action="store_true", help="drop outstanding changes instead of refusing")
+    add_flag(parser, "--discard", "drop outstanding changes instead of refusing")
     add_run_arguments(parser)
 
 
@@ -32,7 +34,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Disable; return 0 if everything is removed, 1 if something is left in the source."""
     with ExitStack() as stack:
         metastore = stack.enter_context(metastore_from(arguments))
-        engine = engine_of(arguments, stack)
+        engine = engine_opener(arguments.engine, APP_NAME, stack)
         report = disable_by(
             engine, metastore, arguments.table, extract_options(arguments), discard=arguments.discard
         )

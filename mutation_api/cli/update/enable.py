@@ -17,6 +17,7 @@ import argparse
 
 from mutation_api.cdc.update.enable import enable_update
 from mutation_api.cdc.update.progress_mark import CaptureMethod
+from mutation_api.cli.parsers import add_flag, add_repeatable
 from mutation_api.cli.table_arguments import listed_names, metastore_from
 from mutation_api.cli.terminal import say, say_aside
 
@@ -61,45 +62,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how far below its last value the version column is read again, so that late rows are found: "
         "a number, or seconds for a column of times",
     )
-    parser.add_argument(
-        "--compare-keys",
-        action="store_true",
-        help="find deletes by comparing all keys (only for row-version)",
-    )
-    parser.add_argument(
+    add_flag(parser, "--compare-keys", "find deletes by comparing all keys (only for row-version)")
+    add_flag(
+        parser,
         "--no-verify-version",
-        action="store_true",
-        help="do not check for versions that were set back, which reads the column of all rows (only for "
+        "do not check for versions that were set back, which reads the column of all rows (only for "
         "row-version; default: check, and compare the whole table if one is found)",
     )
-    parser.add_argument(
+    add_flag(
+        parser,
         "--no-verify-key",
-        action="store_true",
-        help="do not require the key to be the primary key (only for insert-only methods)",
+        "do not require the key to be the primary key (only for insert-only methods)",
     )
-    parser.add_argument(
+    add_flag(
+        parser,
         "--loaded-partitions-only",
-        action="store_true",
-        help="refuse rows of partitions that do not exist (default: create the partitions)",
+        "refuse rows of partitions that do not exist (default: create the partitions)",
     )
-    parser.add_argument(
+    add_flag(
+        parser,
         "--already-loaded",
-        action="store_true",
-        help="copy nothing, because the table is loaded by other means after this command",
+        "copy nothing, because the table is loaded by other means after this command",
     )
-    parser.add_argument(
-        "--ignore-column",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="source column that the Hive table does not have (repeatable)",
+    add_repeatable(
+        parser, "--ignore-column", "NAME", "source column that the Hive table does not have (repeatable)"
     )
-    parser.add_argument(
+    add_repeatable(
+        parser,
         "--null-for",
-        action="append",
-        default=[],
-        metavar="COLUMN",
-        help="store NULL for values of COLUMN that are not a date in the years 1 to 9999, or not a finite "
+        "COLUMN",
+        "store NULL for values of COLUMN that are not a date in the years 1 to 9999, or not a finite "
         "number: infinity, NaN, years BC, zero dates (repeatable; default: refuse them)",
     )
     parser.add_argument(
@@ -108,9 +100,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ZONE",
         help="time zone used to convert timestamps with time zone to Hive timestamps (default: UTC)",
     )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="show the statements for the source without running them"
-    )
+    add_flag(parser, "--dry-run", "show the statements for the source without running them")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -8,16 +8,17 @@ table waits for the first.
 from __future__ import annotations
 
 import argparse
-import json
 import time
 from contextlib import ExitStack
 from dataclasses import replace
 
-from mutation_api.cdc.update.extract import ExtractReport, extract_by
+from mutation_api.cdc.update.extract import extract_by
 from mutation_api.cdc.update.sources import BinlogOptions
+from mutation_api.cli.engine_arguments import engine_opener
+from mutation_api.cli.parsers import add_flag, add_repeatable
 from mutation_api.cli.table_arguments import metastore_from
-from mutation_api.cli.terminal import say
-from mutation_api.cli.update.command import add_run_arguments, engine_of, extract_options, tables_of
+from mutation_api.cli.terminal import say_report
+from mutation_api.cli.update.command import APP_NAME, add_run_arguments, extract_options, tables_of
 
 __all__ = ["add_arguments", "run"]
 
@@ -40,39 +41,33 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help="repeat the extraction every SECONDS, until interrupted",
     )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="report what would be done without writing anything"
-    )
-    parser.add_argument("--json", action="store_true", help="print each report as one JSON object")
+    add_flag(parser, "--dry-run", "report what would be done without writing anything")
+    add_flag(parser, "--json", "print each report as one JSON object")
     _add_binlog_arguments(parser)
     add_run_arguments(parser)
 
 
 def _add_binlog_arguments(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("method binlog")
-    group.add_argument(
+    add_repeatable(
+        group,
         "--seen-to",
-        action="append",
-        default=[],
-        metavar="FILE:OFFSET",
-        help="position, as in the error message, of a statement that you have carried out in Hive by hand "
+        "FILE:OFFSET",
+        "position, as in the error message, of a statement that you have carried out in Hive by hand "
         "(repeatable)",
     )
-    group.add_argument(
-        "--recopy", action="store_true", help="read the whole table again, and replace its rows in Hive"
-    )
+    add_flag(group, "--recopy", "read the whole table again, and replace its rows in Hive")
     group.add_argument(
         "--zero-dates",
         choices=("error", "null"),
         default="error",
         help="handling of dates such as 0000-00-00: refuse them, or store NULL (default: %(default)s)",
     )
-    group.add_argument(
+    add_repeatable(
+        group,
         "--ignore-column",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="column that only one side has, in addition to those of enable: a column of the source is left "
+        "NAME",
+        "column that only one side has, in addition to those of enable: a column of the source is left "
         "out, and one of Hive becomes NULL in rows that change (repeatable)",
     )
 
@@ -94,17 +89,13 @@ def run(arguments: argparse.Namespace) -> int:
     options = replace(extract_options(arguments, dry_run=arguments.dry_run), binlog=binlog)
     with ExitStack() as stack:
         metastore = stack.enter_context(metastore_from(arguments))
-        engine = engine_of(arguments, stack)
+        engine = engine_opener(arguments.engine, APP_NAME, stack)
         while True:
             began = time.monotonic()
             for table in tables_of(arguments, metastore):
                 report = extract_by(engine, metastore, table, options)
                 if arguments.follow is None or report.ingested.position is not None:
-                    _print(report, as_json=arguments.json)
+                    say_report(report, as_json=arguments.json)
             if arguments.follow is None:
                 return 0
             time.sleep(max(0.0, arguments.follow - (time.monotonic() - began)))
-
-
-def _print(report: ExtractReport, *, as_json: bool) -> None:
-    say(json.dumps(report.to_dict()) if as_json else report, flush=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 
 from mutation_api.cdc.update.disable import repair_update
+from mutation_api.cli.parsers import add_flag
 from mutation_api.cli.table_arguments import metastore_from
 from mutation_api.cli.terminal import say, say_aside
 
@@ -21,9 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--table", required=True, metavar="DB.TABLE", help="Hive table with incremental update"
     )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="show the statements for the source without running them"
-    )
+    add_flag(parser, "--dry-run", "show the statements for the source without running them")
 
 
 def run(arguments: argparse.Namespace) -> int:

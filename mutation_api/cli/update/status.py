@@ -13,6 +13,7 @@ from pathlib import Path
 
 from mutation_api.cdc.update.status import status_text, update_status
 from mutation_api.cdc.update.status_html import status_page
+from mutation_api.cli.parsers import add_flag
 from mutation_api.cli.table_arguments import metastore_from
 from mutation_api.cli.terminal import say
 from mutation_api.cli.update.command import tables_of
@@ -31,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="show all tables of this database that have incremental update enabled (default: %(default)s)",
     )
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--json", action="store_true", help="print one JSON object per table")
+    add_flag(how, "--json", "print one JSON object per table")
     how.add_argument("--html", type=Path, metavar="FILE", help="write an HTML status page to FILE")
 
 

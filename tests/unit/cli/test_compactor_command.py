@@ -39,3 +39,19 @@ def test_a_worker_goes_on_after_a_compaction_that_failed(
     assert capsys.readouterr().err.count("CompactionError: table d.t is sorted") == 2
     assert main(["compactor"]) != 0
     assert "table d.t is sorted" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--follow", "0"), "--follow requires seconds above 0"),
+        (("--threads", "0"), "--threads requires at least 1"),
+    ],
+)
+def test_numbers_that_are_too_small_are_wrong_usage(
+    words: tuple[str, str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They are refused before a metastore is connected."""
+    with pytest.raises(SystemExit, match="2"):
+        main(["compactor", *words])
+    assert message in capsys.readouterr().err

@@ -87,7 +87,7 @@ def metastore(
         assert engine != SPARK, SENT_TO_SPARK
         return real(engine)
 
-    monkeypatch.setattr(diff, "engine_module", engine_module)
+    monkeypatch.setattr(engine_arguments, "engine_module", engine_module)
     return result
 
 

@@ -98,7 +98,7 @@ def spark_is_not_started(monkeypatch: pytest.MonkeyPatch) -> None:
         assert engine != SPARK, SENT_TO_SPARK
         return real(engine)
 
-    monkeypatch.setattr(merge, "engine_module", module)
+    monkeypatch.setattr(engine_arguments, "engine_module", module)
 
 
 @pytest.fixture

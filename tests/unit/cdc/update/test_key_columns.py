@@ -11,7 +11,7 @@ from mutation_api.format.hive_type import parse_hive_type
 from tests.support.shops import Shop
 from tests.unit.cdc.update.conftest import MakeShop
 
-TABLE = CapturedTable("shop", "orders", (), (), ())
+TABLE = CapturedTable("shop", "orders", (), ())
 COLUMN = SourceColumn("code", "text")
 
 

@@ -15,7 +15,8 @@ import pytest
 
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
-from mutation_api.cli import local_engine
+from mutation_api.cli.engine_arguments import ApplyTask
+from mutation_api.cli.local_engine import LocalCommands
 from mutation_api.format.hive_type import HiveType, parse_hive_type
 from mutation_api.hive.connect import connect
 from mutation_api.merge.arrow_change_files import ArrowFiles
@@ -68,16 +69,9 @@ def stored(directory: Path, hive_type: str, file: Path, way: str) -> list[Any]:
             with (
                 MutatorClientBuilder().metastore(metastore).add_sink_table(NAME).build() as client,
                 client.new_transaction() as transaction,
-                local_engine.open_apply("test") as apply_file,
             ):
-                apply_file(
-                    transaction,
-                    NAME,
-                    Location.given(file),
-                    file.suffix[1:],
-                    operation_column="operation",
-                    verify_row_ids=False,
-                )
+                task = ApplyTask(NAME, Location.given(file), file.suffix[1:], "operation")
+                LocalCommands().apply_file(transaction, task, verify_row_ids=False)
         else:
             with hive.transaction(NAME) as transaction:
                 files = ArrowFiles(RowColumns(transaction._begun().table(NAME), keeps_unknown=True))
