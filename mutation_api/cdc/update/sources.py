@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from mutation_api.cdc.mysql.log_position import UPDATE
 from mutation_api.cdc.mysql.mysql_source import MySqlSource
@@ -31,9 +31,6 @@ from mutation_api.cdc.update.source_rows import Difference
 from mutation_api.cdc.update.version_source import VersionSource
 from mutation_api.cdc.watermark import Watermark
 from mutation_api.errors import ConfigurationError
-
-if TYPE_CHECKING:
-    pass
 
 __all__ = [
     "NO_OPTIONS",
