@@ -286,6 +286,7 @@ class TableScan:
         Without a condition, the tails of files show the rows of buckets without deletes.
         """
         table = self.view.table
+        named_columns(table, self.columns)  # refuses names that do not exist
         has_row_ids = table.version.has_row_ids
         columns = () if has_row_ids else (*table.partition_key_names, *table.column_names)[:1]
         rest = dataclasses.replace(self, columns=columns, row_ids=has_row_ids)

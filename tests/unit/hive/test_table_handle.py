@@ -72,7 +72,7 @@ def test_a_stream_holds_its_snapshot_until_it_ends_or_is_dropped(hive: Hive) -> 
 def test_a_scan_that_cannot_be_read_leaves_nothing_open(hive: Hive) -> None:
     """The error is that of a scan in a snapshot."""
     scan = hive.table(NAME).scan(["colour"])
-    for read_it in (scan.to_arrow, scan.explain, scan.to_arrow_batch_reader, lambda: scan.schema):
+    for read_it in (scan.to_arrow, scan.count, scan.explain, scan.to_arrow_batch_reader, lambda: scan.schema):
         with pytest.raises(RecordLayoutError, match="colour"):
             read_it()
     assert open_transactions(hive) == 0
