@@ -49,8 +49,11 @@ def test_hive_finds_the_versions(
             "ORDER BY id"
         )
         assert then == _at(log, at), at
-    hive_line.sql(f"DELETE FROM {name} WHERE id = 1")
     with connect(hive_line.uri) as hive:
+        if hive_line.line == "2.3":  # whose own DELETE removes rows of the partition true instead
+            hive.table(name).delete(where="id = 1")
+        else:
+            hive_line.sql(f"DELETE FROM {name} WHERE id = 1")
         again = [event for event in log if event[0] == 1]
         if again:
             hive.table(name).track(changes(*again), **options, current="is_last", create_partitions=True)
