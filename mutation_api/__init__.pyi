@@ -77,7 +77,7 @@ from .merge.spark_rules import update_where as update_where
 from .orc.read.column_reader import TimestampForm as TimestampForm
 from .read.directory_scan import open_directory as open_directory
 from .read.export import export_rows as export_rows
-from .read.scan_explanation import ScanExplanation as ScanExplanation
+from .read.partition_plan import ScanExplanation as ScanExplanation
 from .read.table_scan import TableScan as TableScan
 from .read.table_view import TableView as TableView
 from .read.table_view import open_table as open_table

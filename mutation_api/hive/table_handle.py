@@ -26,7 +26,7 @@ from mutation_api.merge.local_merge import (
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.merge.preview import SAMPLES_DEFAULT
 from mutation_api.orc.read.column_reader import TimestampForm
-from mutation_api.read.scan_explanation import ScanExplanation
+from mutation_api.read.partition_plan import ScanExplanation
 from mutation_api.read.table_scan import TableScan, arrow_schema
 from mutation_api.table.acid_table import AcidTable, WriterOptions
 from mutation_api.upkeep.alter_acid_table import AlteredTable, SchemaMode, added_columns, check_mode

@@ -38,7 +38,7 @@ from mutation_api.table.evaluation import (
     named_column,
     result_type,
 )
-from mutation_api.table.expression_parts import expression_text
+from mutation_api.table.expression_parts import equal_values, expression_text
 from mutation_api.table.partition import partition_scalars
 
 __all__ = ["InPartition", "RowFilter"]
@@ -213,6 +213,16 @@ class InPartition:
             return [True] * len(ranges)
         ends = [0, *itertools.accumulate(map(len, known))]
         return [not possible.isdisjoint(range(*part)) for part in itertools.pairwise(ends)]
+
+    def equal_values(self) -> Mapping[str, pa.Array]:
+        """Return the values of data columns in ``==`` and ``isin``; see ``RowChoice.equal_values``."""
+        found = {}
+        for name, values in equal_values(self.where.expression).items():
+            kind = self.where.schema.field(name).type
+            is_same_kind = pa.types.is_integer(values.type) and pa.types.is_integer(kind)
+            if name in self.names and (values.type == kind or is_same_kind):
+                found[name] = values
+        return found
 
     def _cases(self, ranges: Mapping[str, Range]) -> list[tuple[pc.Expression, ...]]:
         """Return what may be known about the columns of a part: one of several cases."""

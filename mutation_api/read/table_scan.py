@@ -22,10 +22,9 @@ from mutation_api.format.event import ROW_ID_COLUMN
 from mutation_api.format.hive_type import parse_hive_type
 from mutation_api.format.plain_array import has_union
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm, column_type
-from mutation_api.read.partition_plan import SnapshotSplit
+from mutation_api.read.partition_plan import ScanExplanation, SnapshotSplit
 from mutation_api.read.read_ahead import WAITING_BYTES_DEFAULT, read_in_turn
 from mutation_api.read.row_filter import RowFilter
-from mutation_api.read.scan_explanation import ScanExplanation
 from mutation_api.read.snapshot_reader import full_row_id_type, split_rows, stripes_read
 from mutation_api.read.table_view import (
     PartitionCondition,

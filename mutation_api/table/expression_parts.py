@@ -14,7 +14,7 @@ import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from decimal import Context, Decimal
 from functools import reduce
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 __all__ = [
     "Path",
     "columns_of",
+    "equal_values",
     "exact_values",
     "expression_text",
     "fields_of",
@@ -143,6 +144,34 @@ def folded(
             calls.append((value.decode(), []))
             sets.append(None)
     return calls[0][1][0]
+
+
+def equal_values(expression: pc.Expression) -> dict[str, pa.Array]:
+    """Return the values of which a column must have one in every row that meets a condition, by column.
+
+    They are found for comparisons with ``==`` and for ``isin``, joined by AND. Other columns are left out,
+    and columns that may be null.
+
+    Raises:
+        pa.ArrowNotImplementedError: See :func:`named_paths`.
+    """
+
+    def of_call(name: str, arguments: Sequence[Any], values: pa.Array | None) -> Any:
+        if name in ("and_kleene", "and"):
+            found = [each for each in arguments if isinstance(each, dict)]
+            return reduce(lambda left, right: right | left, found, {})
+        columns = [each for each in arguments if isinstance(each, tuple)]
+        literals = [each for each in arguments if isinstance(each, pa.Array)]
+        if name == "equal" and literals:
+            values = literals[0]
+        elif name != "is_in":
+            return None
+        if len(columns) != 1 or len(columns[0]) != 1 or values is None or values.null_count:
+            return None
+        return {columns[0][0]: values}
+
+    found = folded(expression, lambda path: path, lambda literal: literal, of_call)
+    return found if isinstance(found, dict) else {}
 
 
 def expression_text(expression: pc.Expression) -> str:

@@ -9,7 +9,7 @@ Source: the ORC v1 specification (compression, stripes, file tail).
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import deflate
@@ -45,32 +45,32 @@ from mutation_api.orc.format.protobuf import (
 from mutation_api.orc.format.stripe_sections import Stream, StripeFooter
 from mutation_api.orc.format.tail import CALENDARS, OrcTail, StripeInfo
 
-__all__ = ["PlainStripe", "plain_stripe"]
+__all__ = ["MOST_BYTES", "PlainStripes", "plain_file", "plain_stripe"]
 
 _LEAST_BYTES = 64 * 1024
-_MOST_BYTES = 64 * 1024 * 1024
+MOST_BYTES = 64 * 1024 * 1024
 """Streams that are shorter in the file, or may be longer when inflated, are not copied."""
 _BYTES_PER_STREAM, _BYTES_PER_ENCODING, _BYTES_OF_TAIL = 32, 16, 512
 """The maximum size of these messages."""
 
 
-class PlainStripe(NamedTuple):
-    """A file in memory with one stripe.
+class PlainStripes(NamedTuple):
+    """A file in memory without compression.
 
     Attributes:
         file: the bytes of the file.
         tail: its tail.
-        footer: the footer of its stripe.
+        footers: the footers of its stripes.
     """
 
     file: pa.Buffer
     tail: OrcTail
-    footer: StripeFooter
+    footers: tuple[StripeFooter, ...]
 
 
 def plain_stripe(
     stream: Any, tail: OrcTail, footer: StripeFooter, index: int, columns: Collection[int]
-) -> PlainStripe | None:
+) -> PlainStripes | None:
     """Return a copy of a stripe without compression.
 
     Args:
@@ -87,7 +87,7 @@ def plain_stripe(
     chosen = [s for s in footer.streams if s.kind < STREAM_KIND_ROW_INDEX and s.column in columns]
     if tail.compression is not Compression.ZLIB:
         return None
-    if not _LEAST_BYTES <= sum(s.stop - s.start for s in chosen) <= _MOST_BYTES:
+    if not _LEAST_BYTES <= sum(s.stop - s.start for s in chosen) <= MOST_BYTES:
         return None
     packed = [_read(stream, each) for each in chosen]
     try:
@@ -95,7 +95,7 @@ def plain_stripe(
     except ValueError:
         return None
     most = sum(c.stop - c.start if c.is_original else tail.block_bytes for each in chunks for c in each)
-    if most > _MOST_BYTES:
+    if most > MOST_BYTES:
         return None
     types = b"".join(bytes_field(FOOTER_TYPE, each) for each in tail.types)
     messages = len(types) + len(chosen) * _BYTES_PER_STREAM + len(tail.types) * _BYTES_PER_ENCODING
@@ -115,9 +115,42 @@ def plain_stripe(
     end = _stripe_footer(copied)
     start = len(MAGIC)
     stripe = StripeInfo(start, 0, file.tell() - start, len(end), tail.stripes[index].row_count)
-    plain = tail._replace(compression=Compression.NONE, stripes=(stripe,), row_count=stripe.row_count)
+    plain = _plain_tail(tail, [stripe])
     file.write(end + _tail(plain, types))
-    return PlainStripe(buffer.slice(0, file.tell()), plain, copied)
+    return PlainStripes(buffer.slice(0, file.tell()), plain, (copied,))
+
+
+def plain_file(
+    tail: OrcTail, footer: StripeFooter, stripes: Sequence[tuple[int, Sequence[tuple[Stream, bytes]]]]
+) -> PlainStripes:
+    """Return a file without compression.
+
+    Args:
+        tail: the tail of a file with the same schema.
+        footer: the footer of a stripe of that file, which has the same encodings and time zone.
+        stripes: the number of rows and the content of the streams of each stripe.
+    """
+    parts, position = [MAGIC], len(MAGIC)
+    found, footers = [], []
+    for row_count, contents in stripes:
+        start, streams = position, []
+        for stream, content in contents:
+            streams.append(Stream(stream.kind, stream.column, position, position + len(content)))
+            parts.append(content)
+            position += len(content)
+        footers.append(footer._replace(streams=tuple(streams)))
+        end = _stripe_footer(footers[-1])
+        found.append(StripeInfo(start, 0, position - start, len(end), row_count))
+        parts.append(end)
+        position += len(end)
+    plain = _plain_tail(tail, found)
+    parts.append(_tail(plain, b"".join(bytes_field(FOOTER_TYPE, each) for each in tail.types)))
+    return PlainStripes(pa.py_buffer(b"".join(parts)), plain, tuple(footers))
+
+
+def _plain_tail(tail: OrcTail, stripes: Sequence[StripeInfo]) -> OrcTail:
+    rows = sum(stripe.row_count for stripe in stripes)
+    return tail._replace(compression=Compression.NONE, stripes=tuple(stripes), row_count=rows)
 
 
 def _read(stream: Any, place: Stream) -> memoryview:
@@ -148,12 +181,11 @@ def _stripe_footer(footer: StripeFooter) -> bytes:
 
 def _tail(tail: OrcTail, types: bytes) -> bytes:
     """Return the footer, the postscript and the length of the postscript."""
-    (stripe,) = tail.stripes
     footer = b"".join(
         [
             number_field(FOOTER_HEADER_LENGTH, len(MAGIC)),
-            number_field(FOOTER_CONTENT_LENGTH, stripe.end),
-            bytes_field(FOOTER_STRIPE, stripe.message),
+            number_field(FOOTER_CONTENT_LENGTH, tail.stripes[-1].end),
+            *(bytes_field(FOOTER_STRIPE, stripe.message) for stripe in tail.stripes),
             types,
             number_field(FOOTER_ROW_COUNT, tail.row_count),
             number_field(FOOTER_WRITER, tail.writer),

@@ -16,21 +16,28 @@ from __future__ import annotations
 
 import enum
 import functools
+import itertools
 import re
-from bisect import bisect_left
 from collections.abc import Callable, Iterator
 
 from mutation_api.orc.format.protobuf import numbers_in, signed, varint_at
 
 __all__ = [
+    "LONGEST_RUN_BYTES",
     "WIDTHS",
     "RunKind",
-    "RunPlaces",
     "check_lengths",
     "check_scales",
     "check_tags",
+    "end_of_runs",
+    "first_bytes",
+    "run_at",
+    "runs_of_bytes",
     "skip_varints",
+    "sum_of_first_lengths",
     "sum_of_lengths",
+    "without_first_bytes",
+    "zeros",
 ]
 
 
@@ -93,9 +100,24 @@ def sum_of_lengths(data: bytes, *, is_version_2: bool) -> int:
 
     Arguments and errors are those of :func:`check_lengths`.
     """
-    decode = _sum_2 if is_version_2 else _sum_1
+    values = _values_2 if is_version_2 else _values_1
     runs = _runs(data, is_version_2, is_signed=False)
-    return sum(decode(data, position, count) for position, _, _, _, count in runs)
+    return sum(sum(values(data, position, count)) for position, _, _, _, count in runs)
+
+
+def sum_of_first_lengths(data: bytes, count: int, *, is_version_2: bool) -> int:
+    """Return the sum of the first ``count`` lengths. For the rest see :func:`check_lengths`."""
+    values = _values_2 if is_version_2 else _values_1
+    runs = _runs(data, is_version_2, is_signed=False)
+    found: list[int] = []
+    while len(found) < count:
+        position, _, _, _, in_run = next(runs, (0, 0, 0, 0, 0))
+        if not in_run:
+            raise ValueError(f"there are {len(found)} lengths instead of {count}")
+        found += values(data, position, in_run)
+    if min(found, default=0) < 0:
+        raise ValueError(f"invalid lengths from {min(found)} on")
+    return sum(found[:count])
 
 
 def check_scales(data: bytes, *, is_version_2: bool) -> None:
@@ -203,7 +225,8 @@ def _run_2(data: bytes, position: int, is_signed: bool) -> tuple[int, int, int, 
         return most >> 1, -1 if has_negative else 0, count, stop
     if head < 0xC0:  # values above a base, some of which have more bits
         base, _, patches, stop = _patched(data, position, count, width)
-        return base + (max(patches, default=0) | (1 << width) - 1), 0, count, stop
+        most = max((higher_bits for _, higher_bits in patches), default=0)
+        return base + (most | (1 << width) - 1), 0, count, stop
     return _deltas(data, position, count, width if head >> 1 & 31 else 0, is_signed)
 
 
@@ -217,8 +240,13 @@ def _lowest_bits(count: int, width: int) -> int:
     return sum(1 << width * number for number in range(count)) << padding
 
 
-def _patched(data: bytes, position: int, count: int, width: int) -> tuple[int, int, list[int], int]:
-    """Return the base, the start of the lower bits, the higher bits of some values, and the run's end."""
+def _patched(
+    data: bytes, position: int, count: int, width: int
+) -> tuple[int, int, list[tuple[int, int]], int]:
+    """Return the base, the start of the lower bits, the higher bits of some values, and the run's end.
+
+    Each of the higher bits is preceded by the number of the value in the run.
+    """
     third, fourth = data[position + 2 : position + 4]
     patch_bits, patches = WIDTHS[third & 31], fourth & 31
     start = position + 4 + (third >> 5) + 1
@@ -229,7 +257,9 @@ def _patched(data: bytes, position: int, count: int, width: int) -> tuple[int, i
     bits = next(each for each in WIDTHS if each >= min(64, (fourth >> 5) + 1 + patch_bits))
     stop = patches_start + (patches * bits + 7) // 8
     found = _numbers(data[patches_start:stop], patches, bits)
-    return base, start, [(each & (1 << patch_bits) - 1) << width for each in found], stop
+    places = itertools.accumulate(each >> patch_bits for each in found)
+    higher_bits = [(each & (1 << patch_bits) - 1) << width for each in found]
+    return base, start, list(zip(places, higher_bits, strict=True)), stop
 
 
 def _deltas(data: bytes, position: int, count: int, width: int, is_signed: bool) -> tuple[int, int, int, int]:
@@ -254,35 +284,37 @@ def _first_and_step(data: bytes, position: int) -> tuple[int, int, int]:
     return first, signed(step), start
 
 
-def _sum_1(data: bytes, position: int, count: int) -> int:
+def _values_1(data: bytes, position: int, count: int) -> list[int]:
+    """Return the values of an unsigned run of version 1."""
     head = data[position]
     if head < 0x80:
         step = int.from_bytes(data[position + 1 : position + 2], "little", signed=True)
-        return varint_at(data, position + 2)[0] * count + step * count * (count - 1) // 2
-    return sum(numbers_in(data[position + 1 : skip_varints(data, position + 1, count)]))
+        base = varint_at(data, position + 2)[0]
+        return [base + step * number for number in range(count)]
+    return numbers_in(data[position + 1 : skip_varints(data, position + 1, count)])
 
 
-def _sum_2(data: bytes, position: int, count: int) -> int:
+def _values_2(data: bytes, position: int, count: int) -> list[int]:
+    """Return the values of an unsigned run of version 2."""
     head = data[position]
     if head < 0x40:
-        return count * int.from_bytes(data[position + 1 : position + 2 + (head >> 3)], "big")
+        return [int.from_bytes(data[position + 1 : position + 2 + (head >> 3)], "big")] * count
     width = WIDTHS[head >> 1 & 31]
     if head < 0x80:
         start = position + 2
-        return sum(_numbers(data[start : start + (count * width + 7) // 8], count, width))
+        return _numbers(data[start : start + (count * width + 7) // 8], count, width)
     if head < 0xC0:
         base, start, patches, _ = _patched(data, position, count, width)
-        stop = start + (count * width + 7) // 8
-        return base * count + sum(_numbers(data[start:stop], count, width)) + sum(patches)
+        values = _numbers(data[start : start + (count * width + 7) // 8], count, width)
+        for at, higher_bits in patches:
+            values[at] |= higher_bits
+        return [base + value for value in values]
     base, step, start = _first_and_step(data, position)
     if not head >> 1 & 31:
-        return base * count + step * count * (count - 1) // 2
-    value = base + step
-    total = base + value
-    for each in _numbers(data[start : start + ((count - 2) * width + 7) // 8], count - 2, width):
-        value += each if step >= 0 else -each
-        total += value
-    return total
+        return [base + step * number for number in range(count)]
+    further = _numbers(data[start : start + ((count - 2) * width + 7) // 8], count - 2, width)
+    steps = [step, *(further if step >= 0 else (-each for each in further))]
+    return list(itertools.accumulate(steps, initial=base))
 
 
 def _numbers(data: bytes, count: int, bits: int) -> list[int]:
@@ -303,33 +335,75 @@ class RunKind(enum.Enum):
     VERSION_2 = "version 2"
 
 
-class RunPlaces:
-    """The runs of one stream.
+LONGEST_RUN_BYTES = 8 * 1024
+"""A bound of the bytes of a run: its 512 values have 64 bits each, or its 128 numbers have ten bytes each."""
+_MOST_LITERALS, _MOST_VALUES_2 = 128, 512
+"""The maximum number of values in a run of literal bytes, and in a run of version 2."""
 
-    Args:
-        data: the stream, unpacked.
-        kind: the encoding of its runs.
 
-    Raises:
-        ValueError, IndexError: If the stream does not have such runs.
+def runs_of_bytes(values: bytes) -> bytes:
+    """Return bytes as runs of literal bytes."""
+    starts = range(0, len(values), _MOST_LITERALS)
+    parts = (values[start : start + _MOST_LITERALS] for start in starts)
+    return b"".join(bytes([0x100 - len(part)]) + part for part in parts)
+
+
+def first_bytes(data: bytes, count: int) -> bytes:
+    """Return the first bytes in runs, or all if there are fewer. Raises IndexError if a run is cut off."""
+    found = bytearray()
+    position = 0
+    while len(found) < count and position < len(data):
+        in_run, stop = _bytes(data, position)
+        is_repeated = data[position] < 0x80
+        found += data[position + 1 : position + 2] * in_run if is_repeated else data[position + 1 : stop]
+        position = stop
+    return bytes(found[:count])
+
+
+def zeros(count: int, kind: RunKind) -> bytes:
+    """Return runs of ``count`` zeros."""
+    if kind is not RunKind.VERSION_2:
+        return runs_of_bytes(bytes(count))  # a number below 128 has one byte
+    whole, rest = divmod(count, _MOST_VALUES_2)
+    runs = [_MOST_VALUES_2] * whole + ([rest] if rest else [])
+    # values of one bit each
+    return b"".join((0x4000 | each - 1).to_bytes(2, "big") + bytes((each + 7) // 8) for each in runs)
+
+
+def without_first_bytes(data: bytes, count: int) -> bytes:
+    """Return runs of bytes without the first values. Raises ValueError or IndexError if there are fewer."""
+    position = 0
+    while count:
+        in_run, stop = _bytes(data, position)
+        if in_run > count:
+            is_repeated = data[position] < 0x80
+            rest = (
+                data[position + 1 : position + 2] * (in_run - count)
+                if is_repeated
+                else data[position + 1 + count : stop]
+            )
+            return runs_of_bytes(rest) + data[stop:]
+        position, count = stop, count - in_run
+    return data[position:]
+
+
+def run_at(data: bytes, position: int, kind: RunKind) -> tuple[int, int]:
+    """Return the number of values of the run that begins at a byte, and its end.
+
+    Raises ValueError or IndexError if there is no such run.
     """
+    return _RUNS[kind](data, position)
 
-    def __init__(self, data: bytes, kind: RunKind) -> None:
-        self._starts: list[int] = []
-        self._counts: list[int] = []
-        read, position, total = _RUNS[kind], 0, 0
-        while position < len(data):
-            self._starts.append(position)
-            self._counts.append(total)
-            count, position = read(data, position)
-            total += count
-        self._starts.append(len(data))
-        self._counts.append(total)
 
-    def values_before(self, start: int) -> int | None:
-        """Return the number of values before the run that begins at a byte; None if no run begins there."""
-        at = bisect_left(self._starts, start)
-        return self._counts[at] if at < len(self._starts) and self._starts[at] == start else None
+def end_of_runs(data: bytes, position: int, count: int, kind: RunKind) -> int:
+    """Return the end of the run with the last of ``count`` values, which begin with the run at a byte.
+
+    Raises ValueError or IndexError if there are fewer values.
+    """
+    while count > 0:
+        in_run, position = run_at(data, position, kind)
+        count -= in_run
+    return position
 
 
 def _bytes(data: bytes, position: int) -> tuple[int, int]:

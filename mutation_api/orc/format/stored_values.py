@@ -56,6 +56,7 @@ __all__ = [
     "Storable",
     "column_count",
     "column_id",
+    "column_type_in",
     "comparable_range",
     "holds_dates",
     "hollow",
@@ -292,6 +293,13 @@ def column_id(schema: pa.Schema, name: str) -> int:
     if not inner:
         return 1 + number
     return 2 + number + _child(list(data_type), inner)[0]
+
+
+def column_type_in(schema: pa.Schema, name: str) -> pa.DataType:
+    """Return the type of a column of a file. ``row.x`` is field ``x`` of struct ``row``."""
+    outer, _, inner = name.partition(".")
+    data_type = schema.field(outer).type
+    return data_type.field(inner).type if inner else data_type
 
 
 def comparable_range(statistics: bytes, file_type: pa.DataType, hive_type: HiveType) -> Range | None:

@@ -38,6 +38,7 @@ _STATISTICS_STRIPE = 1
 _STATISTICS_COLUMN = 1
 _ENCODING_KIND, _DICTIONARY_SIZE = 1, 2
 _DIRECT_V2 = 2
+_DICTIONARIES = (1, 3)
 _SMALL_BYTES = 4096
 _LAST_KIND = STREAM_KIND_BLOOM_FILTER_UTF8
 """The last kind of stream. Streams of kinds below the row index contain values; the others belong to the
@@ -68,6 +69,11 @@ class Encoding(NamedTuple):
     def has_runs_of_version_2(self) -> bool:
         """True if integers are in runs of version 2."""
         return self.kind >= _DIRECT_V2
+
+    @property
+    def has_dictionary(self) -> bool:
+        """True if strings are in a dictionary."""
+        return self.kind in _DICTIONARIES
 
     @property
     def message(self) -> bytes:

@@ -86,7 +86,7 @@ _MOST_FIELDS = 4 * LARGEST_COUNT
 _MOST_GROWTH = 16 * 1024 * 1024
 """The maximum growth of a footer when it is unpacked: 160 bytes for each of LARGEST_COUNT columns."""
 
-_FOOTER_STATISTICS = 7
+_FOOTER_STATISTICS, _FOOTER_STRIDE = 7, 8
 _JULIAN_GREGORIAN = 1
 CALENDARS = {_JULIAN_GREGORIAN: False, PROLEPTIC_GREGORIAN: True}
 """Values of FOOTER_CALENDAR: True for the proleptic Gregorian calendar."""
@@ -125,6 +125,7 @@ class OrcTail(NamedTuple):
     ``writer`` is the code of the program that wrote the file, 0 for Java. ``writer_version`` is its version;
     None if it is not recorded.
     ``statistics_count`` is the number of columns for which the footer has statistics.
+    ``stride`` is the number of rows of a row group, 0 if the file has no row groups.
     ``is_proleptic`` is True if days are counted in the proleptic Gregorian calendar; None if the footer does
     not record it.
     """
@@ -144,6 +145,7 @@ class OrcTail(NamedTuple):
     writer: int
     writer_version: int | None
     statistics_count: int
+    stride: int
 
     @property
     def char_columns(self) -> frozenset[int]:
@@ -356,7 +358,8 @@ def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
     stripes: list[StripeInfo] = []
     metadata: dict[str, bytes] = {}
     types: list[bytes] = []
-    numbers = {FOOTER_ROW_COUNT: 0, FOOTER_CALENDAR: 0, FOOTER_CONTENT_LENGTH: 0, FOOTER_WRITER: 0}
+    fields = (FOOTER_ROW_COUNT, FOOTER_CALENDAR, FOOTER_CONTENT_LENGTH, FOOTER_WRITER, _FOOTER_STRIDE)
+    numbers = dict.fromkeys(fields, 0)
     statistics_count = 0
     for count, (field, value) in enumerate(fields_of(footer)):
         if count - len(stripes) > _MOST_FIELDS:
@@ -394,6 +397,7 @@ def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
         writer=numbers[FOOTER_WRITER],
         writer_version=postscript.writer_version,
         statistics_count=statistics_count,
+        stride=numbers[_FOOTER_STRIDE],
     )
 
 

@@ -4,24 +4,17 @@ A table's columns may have changed since a file was written (:mod:`.type_changes
 properties that Arrow's types do not express: day numbers of the hybrid calendar. Char and varchar are cut,
 and char loses its trailing blanks, as in Hive's comparisons.
 
-pyorc reads what pyarrow cannot; its values are converted to the form that Arrow accepts.
-
 Source: ORC's SchemaEvolution; compared with Hive reading the same files.
 """
 
 from __future__ import annotations
 
-import datetime
 import enum
-import zoneinfo
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyorc
 
 from mutation_api.errors import RecordValueError, TableNotMutableError
 from mutation_api.format.hive_type import HiveType, TypeFamily, arrow_type
@@ -35,22 +28,15 @@ from mutation_api.format.plain_array import (
 )
 from mutation_api.format.timestamps import (
     proleptic_from_hybrid_days,
-    proleptic_from_hybrid_timestamps,
-    wall_clock_of_instant,
 )
 from mutation_api.orc.read.type_changes import converted, cut, texts_of_floats
 
 __all__ = [
     "BATCH_ROWS_DEFAULT",
     "FINE_TIMESTAMPS",
-    "NULL_KEY",
     "ReadOptions",
     "TimestampForm",
-    "can_be_sought",
     "column_type",
-    "combined",
-    "converters",
-    "plain_value",
     "read_column",
     "replace_timestamps",
 ]
@@ -270,108 +256,3 @@ _READERS: dict[str, Callable[[pa.Array, HiveType, ReadOptions], pa.Array]] = {
     "uniontype": _read_union,
 }
 """Readers by the kind of the table's column. Other kinds are read as they are, or converted."""
-
-
-NULL_KEY = "a map has a NULL key; Hive can read it, but Arrow cannot hold it"
-
-_NANOS_PER_SECOND = 10**9
-_EPOCH = datetime.datetime(1970, 1, 1)
-
-
-def plain_value(value: Any, data_type: pa.DataType) -> Any:
-    """Return a value of pyorc in the form that ``pa.array`` accepts: maps become lists of pairs.
-
-    Raises:
-        RecordValueError: If the key of a map is NULL.
-    """
-    if value is None:
-        return None
-    if pa.types.is_map(data_type):
-        if None in value:
-            raise RecordValueError(NULL_KEY)
-        return [
-            (plain_value(k, data_type.key_type), plain_value(v, data_type.item_type))
-            for k, v in value.items()
-        ]
-    if pa.types.is_list(data_type):
-        return [plain_value(v, data_type.value_type) for v in value]
-    if pa.types.is_struct(data_type):
-        return {f.name: plain_value(value[f.name], f.type) for f in data_type}
-    return value
-
-
-def converters(
-    options: ReadOptions, zone: zoneinfo.ZoneInfo | None, is_proleptic: bool
-) -> dict[pyorc.TypeKind, Any]:
-    """Return converters that create timestamps and dates.
-
-    Args:
-        options: the form of timestamps.
-        zone: the time zone of the writer, if pyorc returns instants. None if it returns local timestamps.
-        is_proleptic: True if the file counts days in the proleptic calendar.
-    """
-
-    def timestamp(seconds: int, nanos: int) -> int | str:
-        if zone is not None:
-            seconds = wall_clock_of_instant(seconds, zone)
-        if not is_proleptic:
-            seconds = int(proleptic_from_hybrid_timestamps(np.asarray([seconds], dtype=np.int64), "s")[0])
-        return _timestamp(seconds, nanos, options)
-
-    return {
-        pyorc.TypeKind.TIMESTAMP: _converter(timestamp),
-        pyorc.TypeKind.DATE: _converter(lambda days: days),
-    }
-
-
-def _converter(convert: Callable[..., Any]) -> Any:
-    class Converter:
-        @staticmethod
-        def from_orc(*values: Any) -> Any:
-            return convert(*(v for v in values if isinstance(v, int)))
-
-        @staticmethod
-        def to_orc(*_values: Any) -> Any:
-            raise NotImplementedError("this converter can only read")
-
-    return Converter
-
-
-def _timestamp(seconds: int, nanos: int, options: ReadOptions) -> int | str:
-    """Return one timestamp in the requested form. ``nanos`` is added to ``seconds``, even before 1970."""
-    if options.timestamp_form is TimestampForm.NANOSECONDS:
-        return seconds * _NANOS_PER_SECOND + nanos
-    if options.timestamp_form is TimestampForm.TEXT:
-        moment = (_EPOCH + datetime.timedelta(seconds=seconds)).isoformat()
-        return f"{moment}.{nanos:09d}".rstrip("0") if nanos else moment
-    if nanos % 1000 and not options.truncate_nanoseconds:
-        raise RecordValueError(
-            f"a timestamp has more than six digits of a second ({nanos} ns): {FINE_TIMESTAMPS}"
-        )
-    return seconds * 10**6 + nanos // 1000
-
-
-def can_be_sought(data_type: pa.DataType) -> bool:
-    """Return True if pyorc can seek single values of a type in a stripe."""
-    tests = (pa.types.is_primitive, pa.types.is_decimal, pa.types.is_string, pa.types.is_binary)
-    return any(test(data_type) for test in tests)
-
-
-def combined(parts: pa.RecordBatch | None, read: Mapping[str, pa.Array]) -> pa.RecordBatch:
-    """Combine the columns, and the fields of each struct, that pyarrow and pyorc have read into one batch."""
-    columns: dict[str, pa.Array] = {}
-    if parts is not None:
-        columns.update(zip(parts.schema.names, parts.columns, strict=True))
-    structs: dict[str, dict[str, pa.Array]] = {}
-    for name, array in read.items():
-        outer, _, inner = name.partition(".")
-        if inner:
-            structs.setdefault(outer, {})[inner] = array
-        else:
-            columns[outer] = array
-    for outer, fields in structs.items():
-        present = columns.get(outer)
-        if present is not None:
-            fields = dict(zip((f.name for f in present.type), present.flatten(), strict=True)) | fields
-        columns[outer] = pa.StructArray.from_arrays(list(fields.values()), names=list(fields))
-    return pa.RecordBatch.from_pydict(columns)

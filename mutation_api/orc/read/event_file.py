@@ -8,7 +8,7 @@ columns of a chunk may be read later than the others.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -38,6 +38,7 @@ __all__ = [
     "check_buckets",
     "check_operations",
     "check_order",
+    "take_rows",
 ]
 
 
@@ -212,8 +213,7 @@ class EventChunk:
         """Return the events at these positions, without a copy if they are consecutive."""
         if _are_consecutive(indices):
             return self.slice(int(indices[0]), int(indices[-1]) + 1)
-        taken = pa.array(indices)
-        rows = {name: array.take(taken) for name, array in self.rows.items()}
+        rows = take_rows(self.rows, indices)
         late_rows = None if self.late_rows is None else self.late_rows[indices]
         return EventChunk(self.keys.take(indices), rows, self.late, late_rows)
 
@@ -234,13 +234,15 @@ class EventChunk:
         """Return the same events with all columns. Each of the events must have been requested."""
         if self.late is None or self.late_rows is None:
             return self
-        if _are_consecutive(self.late_rows):
-            first, count = int(self.late_rows[0]), len(self.late_rows)
-            late = {name: array.slice(first, count) for name, array in self.late.arrays.items()}
-        else:
-            taken = pa.array(self.late_rows)
-            late = {name: array.take(taken) for name, array in self.late.arrays.items()}
-        return EventChunk(self.keys, self.rows | late)
+        return EventChunk(self.keys, self.rows | take_rows(self.late.arrays, self.late_rows))
+
+
+def take_rows(rows: Mapping[str, pa.Array], indices: NDArray[np.int64]) -> dict[str, pa.Array]:
+    """Return the rows at these positions, without a copy if they are consecutive."""
+    if _are_consecutive(indices):
+        return {name: array.slice(int(indices[0]), len(indices)) for name, array in rows.items()}
+    taken = pa.array(indices)
+    return {name: array.take(taken) for name, array in rows.items()}
 
 
 def _are_consecutive(indices: NDArray[np.int64]) -> bool:

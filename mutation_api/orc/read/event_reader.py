@@ -19,6 +19,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from metastore_client.valid_ids import ValidTxnList
 from mutation_api.errors import CorruptFileError, DirectoryStateError
@@ -36,6 +37,7 @@ from mutation_api.orc.read.event_file import (
     check_buckets,
     check_operations,
     check_order,
+    take_rows,
 )
 from mutation_api.orc.read.file_columns import FileColumns, NumberedRows, Wanted, names_in_file
 from mutation_api.orc.read.orc_input import OrcInput
@@ -149,13 +151,12 @@ def _options(given: ReadOptions, release: int, *, is_proleptic: bool) -> ReadOpt
     return dataclasses.replace(given, is_proleptic=is_proleptic, release=release)
 
 
-def _stripe_events(chunk: EventChunk, keys: EventKeys, *, is_last: bool) -> StripeEvents:
-    """Describe a stripe. ``keys`` are the keys of all its events."""
-    count = len(keys)
-    incomplete = count_below(keys, keys.key(count - 1))
+def _stripe_events(chunk: EventChunk, keys: EventKeys, row_count: int, *, is_last: bool) -> StripeEvents:
+    """Describe a stripe. ``keys`` are the keys of the events that were read."""
+    incomplete = count_below(keys, keys.key(len(keys) - 1))
     return StripeEvents(
         chunk=chunk,
-        row_count=count,
+        row_count=row_count,
         first=keys.key(0),
         complete_through=keys.key(incomplete - 1) if incomplete else None,
         is_last=is_last,
@@ -184,15 +185,19 @@ def _read_acid(
         if numbered is not None:
             yield numbered.ends, _NumberedStripe(columns, index, numbered)
             continue
+        groups = columns.groups_with_keys(index) if drops_rows else None
+        if groups is not None and not len(groups):
+            continue
         stripe = None
         if is_read_first:
-            stripe = _Stripe(columns, index, source.read_stripe(index, early))
+            stripe = _Stripe(columns, index, source.read_stripe(index, early, groups), groups)
             if not len(stripe.chosen):
                 continue
-        batch = source.read_stripe(index, names if is_read_first else [*names, *early])
+            groups = stripe.choose_key_groups()
+        batch = source.read_stripe(index, names if is_read_first else [*names, *early], groups)
         if batch.num_rows:
             fields = batch.rename_columns([canonical[name] for name in batch.schema.names])
-            yield _event_keys(fields, file), stripe or _Stripe(columns, index, batch)
+            yield _event_keys(fields, file), stripe or _Stripe(columns, index, batch, groups, groups)
 
 
 def _read_plain(
@@ -216,47 +221,81 @@ def _read_plain(
             continue
         keys = _plain_keys(position, count, file, bucket)
         position += count
-        if index in without:
+        groups = None if index in without else columns.groups_with_keys(index)
+        if index in without or (groups is not None and not len(groups)):
             # Its rows still count, because numbering continues in later files.
-            yield _stripe_events(EventChunk(keys.slice(0, 0), {}), keys, is_last=index == last)
+            yield _stripe_events(EventChunk(keys.slice(0, 0), {}), keys, count, is_last=index == last)
         else:
-            stripe = _Stripe(columns, index, source.read_stripe(index, names))
+            stripe = _Stripe(columns, index, source.read_stripe(index, names, groups), groups)
             yield stripe.events(keys, drops_rows=True, is_last=index == last)
 
 
 class _Stripe:
-    """One stripe whose early columns have been read. ``chosen``: the positions of the chosen rows."""
+    """One stripe whose early columns have been read.
 
-    def __init__(self, columns: FileColumns, index: int, batch: pa.RecordBatch) -> None:
+    Args:
+        columns: the requested columns of the file.
+        index: the number of the stripe.
+        batch: the early columns.
+        groups: the row groups of ``batch``. If None, all.
+        key_groups: the row groups of the keys that :meth:`events` gets. If None, all.
+
+    Attributes:
+        chosen: the positions of the chosen rows in the stripe.
+    """
+
+    def __init__(
+        self,
+        columns: FileColumns,
+        index: int,
+        batch: pa.RecordBatch,
+        groups: NDArray[np.int64] | None,
+        key_groups: NDArray[np.int64] | None = None,
+    ) -> None:
         self.columns = columns
         self.index = index
         self._early = columns.read(columns.early, batch)
+        self._groups = columns.source.row_groups(index)
+        self._key_groups = key_groups
+        self.chosen = self._chosen_early = np.zeros(0, np.int64)
         wanted = columns.wanted
-        self.chosen = np.zeros(0, np.int64)
         if wanted.only is not None:
             if wanted.placement is not None:
                 wanted.placement.check(self._early, str(columns.file.location))
-            self.chosen = wanted.only.find(list(self._early.values()))
+            self.chosen = self._chosen_early = wanted.only.find(list(self._early.values()))
+            if groups is not None:
+                self.chosen = self._groups.positions(groups)[self._chosen_early]
+
+    def choose_key_groups(self) -> NDArray[np.int64] | None:
+        """Return the row groups whose keys :meth:`events` is to get: those of the chosen rows."""
+        found = self._groups.holding(self.chosen)
+        self._key_groups = found if self._groups.are_few(found) else None
+        return self._key_groups
 
     def events(self, keys: EventKeys, *, drops_rows: bool, is_last: bool) -> StripeEvents:
         """Return the stripe's events, given their keys."""
-        return _stripe_events(self._chunk(keys, drops_rows=drops_rows), keys, is_last=is_last)
+        chunk = self._chunk(keys, drops_rows=drops_rows)
+        return _stripe_events(chunk, keys, self._groups.row_count, is_last=is_last)
 
     def _chunk(self, keys: EventKeys, *, drops_rows: bool) -> EventChunk:
         """Return the stripe's events, without rows that were not requested if these may be dropped."""
         wanted, early = self.columns.wanted, self._early
+        positions = of_keys = self.chosen
         if wanted.sought is not None and drops_rows:
-            positions = np.flatnonzero(~is_remaining(keys, wanted.sought, ValidTxnList.everything()))
+            positions = of_keys = np.flatnonzero(
+                ~is_remaining(keys, wanted.sought, ValidTxnList.everything())
+            )
         elif wanted.only is None:
             self.columns.check_texts(early)
             return EventChunk(keys, early)
-        else:
-            positions = self.chosen
+        elif self._key_groups is not None:
+            of_keys = self._groups.places(self._key_groups, positions)
         given = {c.name: early[c.name] for c in wanted.columns if c.name in early}
-        late = LateColumns(functools.partial(self.columns.read_late, self.index, positions, len(keys)))
+        rows = self._groups.row_count
+        late = LateColumns(functools.partial(self.columns.read_late, self.index, positions, rows))
         if drops_rows:
-            chunk = EventChunk(keys, given).take(positions)
-            return dataclasses.replace(chunk, late=late, late_rows=np.arange(len(positions)))
+            chosen = EventChunk(keys, {}).take(of_keys).keys
+            return EventChunk(chosen, take_rows(given, self._chosen_early), late, np.arange(len(positions)))
         late_rows = np.full(len(keys), -1, np.int64)
         late_rows[positions] = np.arange(len(positions))
         return EventChunk(keys, given, late, late_rows)

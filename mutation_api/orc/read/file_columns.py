@@ -20,9 +20,10 @@ from numpy.typing import NDArray
 
 from mutation_api.errors import CorruptFileError, RecordValueError, TableNotMutableError
 from mutation_api.format.event import EVENT_FIELDS, ROW, Operation
-from mutation_api.format.hive_type import parse_hive_type
+from mutation_api.format.hive_type import HiveType, parse_hive_type
 from mutation_api.format.merge_events import EventKeys
 from mutation_api.format.plain_array import struct_fields
+from mutation_api.orc.format.bloom_filters import HASHED_KINDS, MOST_VALUES, hashes_of
 from mutation_api.orc.format.checked_file import faults_of
 from mutation_api.orc.format.stored_values import Range
 from mutation_api.orc.read.column_reader import ReadOptions, column_type, read_column
@@ -65,6 +66,13 @@ class RowChoice(Protocol):
         Args:
             ranges: for each part, the lower and upper bounds (inclusive) of the columns' values except NULL,
                 as far as they are known: int, Decimal, bytes for strings, days for dates.
+        """
+        ...
+
+    def equal_values(self) -> Mapping[str, pa.Array]:
+        """Return the values of which a column has one in each chosen row, as far as they are known.
+
+        They have the column's type, and none is null.
         """
         ...
 
@@ -194,8 +202,8 @@ class SoughtRows:
         is_here = self._may_be_in(ranges) & (self.sought.bucket == low[BUCKET])
         row_ids = self.sought.row_id[is_here]
         (name,) = (name for name in self.source.schema.names if name.lower() == ROW_ID)
-        stored = self.source.read_stripe(index, [name]).column(0)
-        if stored.null_count or not np.array_equal(stored.to_numpy()[row_ids - first], row_ids):
+        stored = self.source.read_rows(index, [name], row_ids - first, count).column(0)
+        if stored.null_count or not np.array_equal(stored.to_numpy(), row_ids):
             return None
 
         def keys(ids: NDArray[np.int64]) -> EventKeys:
@@ -260,18 +268,62 @@ class FileColumns:
         The ranges that the file's writer recorded show this.
         """
         only = self.wanted.only
-        if 0 < self.file.byte_count <= _SMALL_BYTES:
+        if only is None or not self._key_ranges:
             return frozenset()
-        if only is None:
-            return frozenset()
+        return frozenset(np.flatnonzero(~np.array(only.may_hold(self._key_ranges), np.bool_)).tolist())
+
+    def groups_with_keys(self, index: int) -> NDArray[np.int64] | None:
+        """Return the row groups of a stripe that may hold a row which ``only`` chooses; see RowGroups.
+
+        Returns:
+            None if all groups are to be read, as it is not faster to read these alone.
+        """
+        only, groups = self.wanted.only, self.source.row_groups(index)
+        if only is None or groups.count < 2 or not any(self._key_ranges[index : index + 1]):
+            return None
+        ranges = self._by_column(self.source.group_ranges(index, self._key_types))
+        if not ranges:
+            return None
+        found = np.flatnonzero(only.may_hold(ranges))
+        for name, hashes in self._equal_hashes.items():
+            filters = self.source.bloom_filters(index, name, self._key_types[name]) if len(found) else []
+            if filters:
+                found = found[[filters[group].may_hold(hashes) for group in found.tolist()]]
+        return found if groups.are_few(found) else None
+
+    @functools.cached_property
+    def _equal_hashes(self) -> dict[str, NDArray[np.int64]]:
+        """The hashes of the values of which a column has one in each chosen row, by name in the file."""
+        known = {} if self.wanted.only is None else self.wanted.only.equal_values()
+        found = {}
+        for column in self.wanted.key_columns:
+            values = known.get(column.name)
+            if (
+                values is not None
+                and len(values) <= MOST_VALUES
+                and parse_hive_type(column.type).kind in HASHED_KINDS
+            ):
+                found.update(dict.fromkeys(self._names([column]), hashes_of(values)))
+        return found
+
+    @functools.cached_property
+    def _key_types(self) -> dict[str, HiveType]:
+        """The types of the table's key columns, by the names under which they are read."""
+        columns = [c for c in self.wanted.key_columns if c.name in self.in_file]
+        return {n: parse_hive_type(c.type) for n, c in zip(self._names(columns), columns, strict=True)}
+
+    @functools.cached_property
+    def _key_ranges(self) -> list[dict[str, Range]]:
+        """The ranges of the key columns in the stripes, by column; nothing for a small file."""
+        if self.wanted.only is None or 0 < self.file.byte_count <= _SMALL_BYTES:
+            return []
+        return self._by_column(self.source.stripe_ranges(self._key_types))
+
+    def _by_column(self, parts: Sequence[Mapping[str, Range]]) -> list[dict[str, Range]]:
+        """Return the ranges of key columns by the names of the table's columns."""
         columns = [c for c in self.wanted.key_columns if c.name in self.in_file]
         stored = dict(zip(self._names(columns), columns, strict=True))
-        types = {name: parse_hive_type(column.type) for name, column in stored.items()}
-        found = [
-            {stored[name].name: ends for name, ends in ranges.items()}
-            for ranges in self.source.stripe_ranges(types)
-        ]
-        return frozenset(np.flatnonzero(~np.array(only.may_hold(found), np.bool_)).tolist())
+        return [{stored[name].name: ends for name, ends in ranges.items()} for ranges in parts]
 
     def sought_rows(self) -> SoughtRows | None:
         """Return where the sought ROW__IDs may be. None if none are sought, or the file is small or plain."""

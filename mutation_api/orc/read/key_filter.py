@@ -128,6 +128,13 @@ class KeyFilter:
         """Return which parts of a file may hold selected rows; see ``RowChoice.may_hold``."""
         return [all(self.meets(name, *ends) for name, ends in each.items()) for each in ranges]
 
+    def equal_values(self) -> Mapping[str, pa.Array]:
+        """Return the values of the key columns that have no NULL; see ``RowChoice.equal_values``."""
+        if self.excludes:
+            return {}
+        known = {name: self._ordered[name] for name in self.names}
+        return {name: values for name, (values, has_null) in known.items() if not has_null}
+
     def meets(self, name: str, low: Any, high: Any) -> bool:
         """Return True if a part of a file may hold selected rows, by the range of a column's values there.
 

@@ -9,6 +9,7 @@ A merge reads all deltas of a bucket concurrently, so the number of open files i
 
 from __future__ import annotations
 
+import contextlib
 import resource
 import threading
 from collections.abc import Iterable, Iterator
@@ -16,9 +17,13 @@ from typing import Any
 
 import pyarrow as pa
 
+from mutation_api.errors import CorruptFileError
+from mutation_api.orc.format.tail import tail_length
+from mutation_api.storage.location import Location
 from mutation_api.storage.object_store import SizedInput
+from mutation_api.storage.protocol import Storage
 
-__all__ = ["OPEN_FILES", "OpenFile", "OpenFiles", "RangedInput"]
+__all__ = ["OPEN_FILES", "OpenFile", "OpenFiles", "RangedInput", "open_stream"]
 
 
 END_BYTES = 64 * 1024
@@ -166,3 +171,33 @@ class OpenFile:
     def __del__(self) -> None:
         """Close the file. A reader that stops early leaves its files to the garbage collector."""
         self.close()
+
+
+def open_stream(storage: Storage, file: Location, length: int | None) -> tuple[RangedInput | None, Any]:
+    """Return the fetcher of ranges, if needed, and the file's committed bytes, if there are any.
+
+    Args:
+        storage: the file's storage.
+        file: the file.
+        length: the number of committed bytes; None if all are.
+
+    Raises:
+        CorruptFileError: If the file is shorter.
+        OSError: If it cannot be opened.
+    """
+    stream = storage.open_input(file)
+    size = int(stream.size())
+    length = size if length is None else length
+    if length > size:
+        raise CorruptFileError(
+            f"{file} has {size} bytes, but according to its side file {length} are committed"
+        )
+    if length == 0:
+        stream.close()
+        return None, None
+    if length == size and isinstance(stream, pa.OSFile):
+        return None, stream
+    ranged = RangedInput(stream, length)
+    with contextlib.suppress(CorruptFileError):  # decoding it will raise the error
+        ranged.keep_end(tail_length(ranged.keep_end(0)))
+    return ranged, pa.PythonFile(ranged, mode="r")

@@ -1,55 +1,50 @@
 """OrcInput: one ORC file, read stripe by stripe as Arrow.
 
-pyarrow decodes it. pyarrow cannot hold ORC timestamps outside the years 1678 to 2261 (they are common as "no
-date" and "no end"), so pyorc reads columns with such values again, value by value.
+A stripe may be decoded as a whole, or some of its row groups alone. :mod:`.stripe_decoder` decodes them.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
-import zoneinfo
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.orc
-import pyorc
 from numpy.typing import NDArray
 
 from mutation_api.errors import (
     CorruptFileError,
     DirectoryStateError,
-    MutationError,
-    ReadError,
-    RecordValueError,
 )
 from mutation_api.format.hive_type import HiveType
-from mutation_api.format.plain_array import has_timestamp
-from mutation_api.orc.format.checked_file import FAULTS, check_values, checked_stripe, fault_of, null_keys
-from mutation_api.orc.format.plain_stripe import plain_stripe
-from mutation_api.orc.format.stored_values import Range, column_id, comparable_range
+from mutation_api.orc.format.bloom_filters import HASHED_KINDS, BloomFilter, parse_bloom_filters
+from mutation_api.orc.format.checked_file import FAULTS, check_values, checked_stripe, null_keys
+from mutation_api.orc.format.plain_stripe import PlainStripes, plain_stripe
+from mutation_api.orc.format.protobuf import STREAM_KIND_BLOOM_FILTER_UTF8, STREAM_KIND_ROW_INDEX
+from mutation_api.orc.format.row_groups import (
+    IndexEntry,
+    RowGroups,
+    parse_row_index,
+    plain_groups,
+    ranges_of_groups,
+)
+from mutation_api.orc.format.stored_values import Range, column_id, column_type_in, comparable_range
 from mutation_api.orc.format.stripe_sections import StripeFooter, parse_statistics
-from mutation_api.orc.format.tail import OrcTail, tail_length, tail_of
+from mutation_api.orc.format.tail import OrcTail, tail_of
 from mutation_api.orc.format.time_zones import (
-    add_zone,
     find_zones,
-    missing_zone,
-    named_zone,
-    uses_early_offsets,
 )
 from mutation_api.orc.format.type_tree import column_numbers, numbers_of_columns
 from mutation_api.orc.read.column_reader import (
     ReadOptions,
-    can_be_sought,
-    combined,
-    converters,
-    plain_value,
-    replace_timestamps,
 )
-from mutation_api.orc.read.open_files import OpenFile, RangedInput
-from mutation_api.orc.read.type_changes import NOT_UTF8, may_be_padded, without_padding
+from mutation_api.orc.read.open_files import OpenFile, open_stream
+from mutation_api.orc.read.stripe_decoder import StripeDecoder, decoding_fault
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
 
@@ -58,10 +53,18 @@ __all__ = ["OrcInput"]
 logger = logging.getLogger(__name__)
 
 _OUT_OF_RANGE = "out of range for nanosecond"
-_ROWS_DECODED_PER_SOUGHT = 16384
-"""The rows that pyarrow decodes in the time in which pyorc seeks one row, which blocks other threads."""
 _WHOLE_STRIPE_BYTES = 1024 * 1024
 """A stripe up to this size is fetched as a whole, in one request instead of two or three."""
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The footer of one stripe, and the parts of its row index that were read, as in the file and parsed."""
+
+    index: int
+    footer: StripeFooter
+    sections: dict[int, bytes] = field(default_factory=dict)
+    entries: dict[int, list[IndexEntry]] = field(default_factory=dict)
 
 
 class OrcInput:
@@ -95,9 +98,8 @@ class OrcInput:
         self.location = location
         self._storage = storage
         self._length = length
-        self._options = options
-        self._needs_pyorc = False
         self._checked: OrcTail | None = None
+        self._last: _Known | None = None
         self.is_proleptic = options.is_proleptic
         find_zones()
         self._opened = self._open()
@@ -108,14 +110,20 @@ class OrcInput:
         if file is not None and self._tail.has_moments:
             marked = self._tail.is_proleptic
             self.is_proleptic = self.is_proleptic if marked is None else marked
+        if file is not None:
+            form = dataclasses.replace(options, is_proleptic=self.is_proleptic)
+            self._decoder = StripeDecoder(location, self.schema, self._tail.char_columns, form)
         self._leave()
 
-    def read_stripe(self, index: int, columns: Sequence[str]) -> pa.RecordBatch:
+    def read_stripe(
+        self, index: int, columns: Sequence[str], groups: NDArray[np.int64] | None = None
+    ) -> pa.RecordBatch:
         """Return columns of one stripe.
 
         Args:
             index: 0 <= index < stripe_count.
             columns: the names of the columns. ``row.x`` is field ``x`` of struct ``row``.
+            groups: the row groups to return, ascending. If None, all.
 
         Returns:
             The stripe's rows, with timestamps in nanoseconds or, if those cannot hold them, in the requested
@@ -125,32 +133,49 @@ class OrcInput:
             CorruptFileError: If the stripe cannot be decoded.
             RecordValueError: If Arrow, or the requested form, cannot hold a value.
         """
+        if groups is not None:
+            rows = self._read_groups(index, columns, groups) if len(groups) else None
+            if rows is not None:
+                return rows
+            return self.read_stripe(index, columns).take(pa.array(self.row_groups(index).positions(groups)))
         with self._reading() as opened:
             footer = self._stripe_footer(opened, index)
             self._fetch(opened, index, columns, footer)
-            numbers = self._numbers(columns)
-            unsafe = self._with_null_keys(columns, footer)
-            found = None
-            if self._needs_pyorc or unsafe:
-                check_values(opened.stream, self._tail, footer, numbers)
-            elif plain := plain_stripe(opened.stream, self._tail, footer, index, numbers):
-                check_values(pa.BufferReader(plain.file), plain.tail, plain.footer, numbers)
-                file = pa.orc.ORCFile(pa.BufferReader(plain.file))
-                found = self._read_with_pyarrow(file, 0, columns, footer)
-            else:
-                check_values(opened.stream, self._tail, footer, numbers)
-                found = self._read_with_pyarrow(opened.file, index, columns, footer)
-            return self._read_with_pyorc(opened, index, columns, footer, unsafe) if found is None else found
+            numbers, unsafe = self._numbers(columns), self._with_null_keys(columns, footer)
+            plain = plain_stripe(opened.stream, self._tail, footer, index, numbers)
+            if plain is not None:
+                return self._decoded_copy(plain, columns, unsafe)[0]
+            check_values(opened.stream, self._tail, footer, numbers)
+
+            def source() -> Any:
+                return opened.ranged or open_stream(self._storage, self.location, self._length)[1]
+
+            return self._decoder.decode(opened.file, source, [index], columns, footer, unsafe)[0]
+
+    def _decoded_copy(
+        self, copy: PlainStripes, columns: Sequence[str], unsafe: Sequence[str] = ()
+    ) -> list[pa.RecordBatch]:
+        """Return columns of a copy of a stripe, or of parts of it."""
+        for footer in copy.footers:
+            check_values(pa.BufferReader(copy.file), copy.tail, footer, self._numbers(columns))
+        file, indices = pa.orc.ORCFile(pa.BufferReader(copy.file)), range(len(copy.footers))
+
+        def source() -> Any:
+            return pa.BufferReader(copy.file)
+
+        return self._decoder.decode(file, source, indices, columns, copy.footers[0], unsafe)
 
     def _stripe_footer(self, opened: OpenFile, index: int) -> StripeFooter:
         """Return the footer of a stripe. A small stripe is fetched together with it."""
         stripe = self._tail.stripes[index]
-        if opened.ranged is not None:
-            is_small = stripe.end - stripe.offset <= _WHOLE_STRIPE_BYTES
-            opened.ranged.fetch(
-                [(stripe.offset if is_small else stripe.end - stripe.footer_length, stripe.end)]
-            )
-        return checked_stripe(opened.stream, self._tail, index)
+        is_small = stripe.end - stripe.offset <= _WHOLE_STRIPE_BYTES
+        is_known = self._last is not None and self._last.index == index
+        if opened.ranged is not None and (is_small or not is_known):
+            start = stripe.offset if is_small else stripe.end - stripe.footer_length
+            opened.ranged.fetch([(start, stripe.end)])
+        if self._last is None or not is_known:
+            self._last = _Known(index, checked_stripe(opened.stream, self._tail, index))
+        return self._last.footer
 
     def _numbers(self, columns: Sequence[str]) -> frozenset[int]:
         return numbers_of_columns(self._tail.types, tuple(columns))
@@ -165,7 +190,7 @@ class OrcInput:
     def read_rows(
         self, index: int, columns: Sequence[str], positions: NDArray[np.int64], stripe_rows: int
     ) -> pa.RecordBatch:
-        """Return columns of some rows of one stripe. A few rows are sought, so that not all are decoded.
+        """Return columns of some rows of one stripe. If possible, only the row groups of these are decoded.
 
         Args:
             index: 0 <= index < stripe_count.
@@ -177,52 +202,99 @@ class OrcInput:
         Returns:
             One row per position, with the types of :meth:`read_stripe`.
         """
-        is_worth_it = len(positions) * _ROWS_DECODED_PER_SOUGHT <= stripe_rows
-        if len(positions) and is_worth_it and all(can_be_sought(self._type_of(name)) for name in columns):
-            # pyorc cannot seek past strings that are all empty, and Arrow accepts any bytes as a string.
-            # Reading the whole stripe then reports what is wrong with the file.
-            with contextlib.suppress(*FAULTS):
-                return self._sought_rows(index, columns, positions)
-        rows = self.read_stripe(index, columns)
-        return rows if np.array_equal(positions, np.arange(stripe_rows)) else rows.take(pa.array(positions))
+        if np.array_equal(positions, np.arange(stripe_rows)):
+            return self.read_stripe(index, columns)
+        groups = self.row_groups(index)
+        found = groups.holding(positions)
+        if groups.are_few(found):
+            rows = self.read_stripe(index, columns, found)
+            return rows.take(pa.array(groups.places(found, positions)))
+        return self.read_stripe(index, columns).take(pa.array(positions))
 
-    def _read_with_pyarrow(
-        self, file: pa.orc.ORCFile, index: int, columns: Sequence[str], footer: StripeFooter
-    ) -> pa.RecordBatch | None:
-        """Return the values that pyarrow reads; None if it fails, or uses other zone offsets than Java.
+    def row_groups(self, index: int) -> RowGroups:
+        """Return the row groups of one stripe."""
+        return RowGroups.of(self._tail.stripes[index].row_count, self._tail.stride)
+
+    def group_ranges(self, index: int, columns: Mapping[str, HiveType]) -> list[dict[str, Range]]:
+        """Return the ranges of columns in the row groups of a stripe; see :meth:`stripe_ranges`.
+
+        Returns an empty list if none of them is known.
+        """
+        names = self._ranged(columns)
+        with self._reading() as opened:
+            entries = self._row_index(opened, index, self._stripe_footer(opened, index), names)
+            groups = range(self.row_groups(index).count if entries else 0)
+            found = [{number: own[group].statistics for number, own in entries.items()} for group in groups]
+            return [self._ranges(each, names, columns) for each in found]
+
+    def bloom_filters(self, index: int, column: str, hive_type: HiveType) -> list[BloomFilter]:
+        """Return the Bloom filters of a column in the row groups of a stripe.
 
         Args:
-            file: the file, or a copy of its stripe.
-            index: the number of the stripe in ``file``.
-            columns: the names of the columns.
-            footer: the footer of the stripe.
-        """
-        try:
-            found = self._unpadded(self._decoded(file, index, columns))
-        except pa.ArrowInvalid as error:
-            if _OUT_OF_RANGE not in str(error):
-                raise self._fault(error) from error
-            self._needs_pyorc = True
-            return None
-        except MutationError:
-            raise
-        except FAULTS as error:
-            raise self._fault(error) from error
-        is_sure = not any(map(uses_early_offsets, found.columns)) or named_zone(footer.zone) is None
-        return found if is_sure else None
+            index: the number of the stripe.
+            column: the name of the column, as for :meth:`read_stripe`.
+            hive_type: the type that it will be read as.
 
-    def _decoded(self, file: Any, index: int, columns: Sequence[str]) -> pa.RecordBatch:
-        """Return the values that pyarrow decodes.
+        Returns:
+            One filter for each group. Nothing if there are none, or if such values are not looked up.
 
-        Try again if it did not find the time zone of the stripe's writer.
+        Raises:
+            CorruptFileError: If the filters cannot be parsed.
         """
-        try:
-            return file.read_stripe(index, columns=list(columns))
-        except (pa.ArrowException, OSError) as error:
-            zone = missing_zone(error)
-            if zone is None or not add_zone(zone):
-                raise
-        return file.read_stripe(index, columns=list(columns))
+        number = column_id(self.schema, column)
+        if self._tail.nodes[number].kind not in HASHED_KINDS.get(hive_type.kind, ()):
+            return []
+        with self._reading() as opened:
+            footer = self._stripe_footer(opened, index)
+            for stream in footer.streams:
+                if (stream.kind, stream.column) == (STREAM_KIND_BLOOM_FILTER_UTF8, number):
+                    self._load(opened, index, [(stream.start, stream.stop)])
+                    opened.stream.seek(stream.start)
+                    section = opened.stream.read(stream.stop - stream.start)
+                    found = parse_bloom_filters(section, self._tail)
+                    return found if len(found) == self.row_groups(index).count else []
+        return []
+
+    def _read_groups(
+        self, index: int, columns: Sequence[str], groups: NDArray[np.int64]
+    ) -> pa.RecordBatch | None:
+        """Return columns of some row groups of one stripe; None if they cannot be read without the others."""
+        with self._reading() as opened:
+            footer = self._stripe_footer(opened, index)
+            entries = self._row_index(opened, index, footer, self._numbers(columns))
+            if not entries:
+                return None
+            spans, stripe = RowGroups.spans(groups), self._tail.stripes[index]
+            self._load(opened, index, ranges_of_groups(self._tail, footer, entries, spans))
+            plain = plain_groups(opened.stream, self._tail, footer, stripe, entries, spans)
+            if plain is None:
+                return None
+            parts = self._decoded_copy(plain.copy, columns)
+        own = [part.slice(extra) for part, extra in zip(parts, plain.extra_rows, strict=True)]
+        return own[0] if len(own) == 1 else pa.concat_batches(own)
+
+    def _row_index(
+        self, opened: OpenFile, index: int, footer: StripeFooter, columns: Collection[int]
+    ) -> dict[int, list[IndexEntry]]:
+        """Return the row index of some columns of a stripe; nothing if it has one group, or no such index."""
+        count = self.row_groups(index).count
+        streams = [s for s in footer.streams if s.kind == STREAM_KIND_ROW_INDEX]
+        assert self._last is not None, "the footer was read before"
+        sections, entries = self._last.sections, self._last.entries
+        if count < 2 or not {stream.column for stream in streams}.issuperset(columns):
+            return {}
+        if not sections.keys() >= set(columns):
+            if opened.ranged is None:
+                streams = [stream for stream in streams if stream.column in columns]
+            self._load(opened, index, ((stream.start, stream.stop) for stream in streams))
+            for stream in streams:
+                opened.stream.seek(stream.start)
+                sections[stream.column] = opened.stream.read(stream.stop - stream.start)
+        for column in columns:
+            if column not in entries:
+                entries[column] = parse_row_index(sections[column], self._tail)
+        found = {column: entries[column] for column in columns}
+        return found if all(len(own) == count for own in found.values()) else {}
 
     def stripe_rows(self, index: int) -> int:
         """Return the number of rows of one stripe."""
@@ -245,14 +317,18 @@ class OrcInput:
         behind = tail.footer_length + tail.postscript_length + 1
         with self._reading() as opened:
             section = opened.last_bytes(tail.statistics_length + behind)[: tail.statistics_length]
-        numbers = {column_id(self.schema, name): name for name in columns}
-        # The strings of char columns are recorded with their padding.
-        names = {number: name for number, name in numbers.items() if number not in tail.char_columns}
+        names = self._ranged(columns)
         try:
             stripes = parse_statistics(section, tail, names)
             return [self._ranges(stripe, names, columns) for stripe in stripes]
         except CorruptFileError as error:
-            raise self._fault(error) from error
+            raise decoding_fault(error, self.location) from error
+
+    def _ranged(self, columns: Collection[str]) -> dict[int, str]:
+        """Return the columns whose ranges can be used, by number."""
+        numbers = {column_id(self.schema, name): name for name in columns}
+        # The strings of char columns are recorded with their padding.
+        return {number: name for number, name in numbers.items() if number not in self._tail.char_columns}
 
     def _ranges(
         self, statistics: Mapping[int, bytes], names: Mapping[int, str], columns: Mapping[str, HiveType]
@@ -260,21 +336,25 @@ class OrcInput:
         ranges = {}
         for number, text in statistics.items():
             name = names[number]
-            known = comparable_range(text, self._type_of(name), columns[name])
+            known = comparable_range(text, column_type_in(self.schema, name), columns[name])
             if known is not None:
                 ranges[name] = known
         return ranges
 
     def _fetch(self, opened: OpenFile, index: int, columns: Sequence[str], footer: StripeFooter) -> None:
-        """Load the streams of a stripe's columns into memory, unless the whole stripe has been loaded."""
+        """Load the streams of a stripe's columns."""
         stripe = self._tail.stripes[index]
-        if opened.ranged is None or stripe.end - stripe.offset <= _WHOLE_STRIPE_BYTES:
-            return
         wanted = self._numbers(columns)
         data_start = stripe.offset + stripe.index_length
         streams = (s for s in footer.streams if s.column in wanted and s.start >= data_start)
-        ranges = [(s.start, s.stop) for s in streams]
-        opened.ranged.fetch([*ranges, (stripe.end - stripe.footer_length, stripe.end)])
+        ranges = ((s.start, s.stop) for s in streams)
+        self._load(opened, index, [*ranges, (stripe.end - stripe.footer_length, stripe.end)])
+
+    def _load(self, opened: OpenFile, index: int, ranges: Iterable[tuple[int, int]]) -> None:
+        """Load parts of a stripe into memory, unless the file is local or the whole stripe was loaded."""
+        stripe = self._tail.stripes[index]
+        if opened.ranged is not None and stripe.end - stripe.offset > _WHOLE_STRIPE_BYTES:
+            opened.ranged.fetch(ranges)
 
     @contextlib.contextmanager
     def _reading(self) -> Iterator[OpenFile]:
@@ -285,9 +365,9 @@ class OrcInput:
         except CorruptFileError as error:
             if str(self.location) in str(error):
                 raise
-            raise self._fault(error) from error
+            raise decoding_fault(error, self.location) from error
         except OSError as error:
-            raise self._fault(error) from error
+            raise decoding_fault(error, self.location) from error
         finally:
             self._leave()
 
@@ -307,7 +387,7 @@ class OrcInput:
     def _open(self) -> OpenFile | None:
         """Open the file. Return None if it is empty."""
         try:
-            ranged, stream = self._stream()
+            ranged, stream = open_stream(self._storage, self.location, self._length)
             if stream is None:
                 logger.warning("%s is empty: read as a file without rows, as Hive does", self.location)
                 return None
@@ -321,128 +401,9 @@ class OrcInput:
                 "cleaner may remove the files of a reader; take a new snapshot within a transaction"
             ) from error
         except (CorruptFileError, *FAULTS) as error:
-            raise self._fault(error) from error
+            raise decoding_fault(error, self.location) from error
 
     @property
     def _tail(self) -> OrcTail:
         assert self._checked is not None, f"{self.location} was not opened"
         return self._checked
-
-    def _stream(self) -> tuple[RangedInput | None, Any]:
-        """Return the fetcher of ranges, if needed, and the file's committed bytes, if there are any."""
-        stream = self._storage.open_input(self.location)
-        size = int(stream.size())
-        length = size if self._length is None else self._length
-        if length > size:
-            raise CorruptFileError(
-                f"{self.location} has {size} bytes, but according to its side file {length} are committed"
-            )
-        if length == 0:
-            stream.close()
-            return None, None
-        if length == size and isinstance(stream, pa.OSFile):
-            return None, stream
-        ranged = RangedInput(stream, length)
-        with contextlib.suppress(CorruptFileError):  # decoding it will raise the error
-            ranged.keep_end(tail_length(ranged.keep_end(0)))
-        return ranged, pa.PythonFile(ranged, mode="r")
-
-    def _read_with_pyorc(
-        self,
-        opened: OpenFile,
-        index: int,
-        columns: Sequence[str],
-        footer: StripeFooter,
-        unsafe: Sequence[str],
-    ) -> pa.RecordBatch:
-        names = [n for n in columns if n in unsafe or has_timestamp(self._type_of(n))]
-        rest = [n for n in columns if n not in names]
-        try:
-            rows = list(self._pyorc_reader(opened, names, named_zone(footer.zone)).read_stripe(index))
-            read = {name: self._array(rows, name) for name in names}
-            parts = opened.file.read_stripe(index, columns=rest) if rest else None
-            return self._unpadded(combined(parts, read))
-        except MutationError:
-            raise
-        except UnicodeDecodeError as error:
-            raise RecordValueError(f"{self.location}, columns {', '.join(names)}: {NOT_UTF8}") from error
-        except FAULTS as error:
-            raise self._fault(error) from error
-
-    def _unpadded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows without padding in the values of char columns."""
-        chars = self._tail.char_columns
-        if not chars or not any(map(may_be_padded, batch.columns)):
-            return batch
-        columns = [
-            without_padding(array, self.schema.field(name).type, column_id(self.schema, name), chars)
-            for name, array in zip(batch.schema.names, batch.columns, strict=True)
-        ]
-        return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
-
-    def _sought_rows(
-        self, index: int, columns: Sequence[str], positions: NDArray[np.int64]
-    ) -> pa.RecordBatch:
-        ascending, at = np.unique(positions, return_inverse=True)
-        with self._reading() as opened:
-            footer = self._stripe_footer(opened, index)
-            self._fetch(opened, index, columns, footer)
-            check_values(opened.stream, self._tail, footer, self._numbers(columns))
-            stripe = self._pyorc_reader(opened, columns, named_zone(footer.zone), batch_size=1).read_stripe(
-                index
-            )
-            rows = []
-            for position in ascending.tolist():
-                stripe.seek(position)
-                rows.append(next(stripe))
-        found = combined(None, {name: self._array(rows, name) for name in columns})
-        return self._unpadded(found.take(pa.array(at)))
-
-    def _pyorc_reader(
-        self, opened: OpenFile, names: Sequence[str], zone: zoneinfo.ZoneInfo | None, batch_size: int = 1024
-    ) -> pyorc.Reader:
-        """Return a reader of the rows of stripes whose writer was in this time zone."""
-        source: Any = opened.ranged or self._stream()[1]
-        return pyorc.Reader(
-            source,
-            batch_size=batch_size,
-            column_names=names,
-            timezone=zone or zoneinfo.ZoneInfo("UTC"),  # the writer's: ORC returns instants unchanged
-            struct_repr=pyorc.StructRepr.DICT,
-            converters=converters(self._options, zone, self.is_proleptic),
-        )
-
-    def _array(self, rows: Sequence[Mapping[str, Any]], name: str) -> pa.Array:
-        target = replace_timestamps(self._type_of(name), self._options.timestamp_form.arrow)
-        outer, _, inner = name.partition(".")
-        values = (row[outer] for row in rows)
-        if inner:
-            values = (None if value is None else value[inner] for value in values)
-        try:
-            return pa.array([plain_value(value, target) for value in values], type=target)
-        except RecordValueError as error:
-            raise RecordValueError(
-                f"{self.location}, column {name!r}: {error}. Do not read the column, or let Hive write "
-                "these rows again with other keys"
-            ) from error
-        except (OverflowError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise RecordValueError(
-                f"{self.location}, column {name!r}: a timestamp does not fit "
-                f"{self._options.timestamp_form.name.lower()} ({error})"
-            ) from error
-
-    def _type_of(self, name: str) -> pa.DataType:
-        outer, _, inner = name.partition(".")
-        data_type = self.schema.field(outer).type
-        return data_type.field(inner).type if inner else data_type
-
-    def _fault(self, error: Exception) -> ReadError:
-        """Return the error to raise: an error of the file, or of this machine if the file may be intact."""
-        zone = missing_zone(error)
-        if zone is not None:
-            return ReadError(
-                f"{self.location}: this machine does not have {zone!r}, the time zone in which the file "
-                "was written, and neither does the package tzdata. Install the newest tzdata, or set "
-                "TZDIR to a directory that has it"
-            )
-        return fault_of(error, self.location)

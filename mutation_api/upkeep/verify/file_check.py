@@ -14,11 +14,12 @@ from mutation_api.format.event import EVENT_FIELDS, ROW, Operation, RecordIdenti
 from mutation_api.format.merge_events import EventKeys
 from mutation_api.orc.format.checked_file import faults_of
 from mutation_api.orc.format.tail import OrcTail, read_tail
-from mutation_api.orc.read.column_reader import NULL_KEY, ReadOptions, TimestampForm
+from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
 from mutation_api.orc.read.event_reader import event_fields
 from mutation_api.orc.read.file_columns import FileColumns, Wanted, names_in_file
 from mutation_api.orc.read.orc_input import OrcInput
+from mutation_api.orc.read.stripe_decoder import NULL_KEY
 from mutation_api.orc.read.type_changes import NOT_UTF8
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.protocol import is_fault_of_machine

@@ -36,6 +36,7 @@ from mutation_api.orc.format.protobuf import (
     numbers_in,
     signed,
 )
+from mutation_api.orc.format.row_groups import parse_row_index
 from mutation_api.orc.format.stored_values import comparable_range
 from mutation_api.orc.format.stripe_sections import StripeFooter, parse_statistics
 from mutation_api.orc.format.tail import OrcTail, StripeInfo
@@ -148,24 +149,21 @@ _SUMS: tuple[tuple[Callable[[pa.DataType], bool], int, Callable[[_Message, pa.Ar
 )
 
 
-_FOOTER_STATISTICS, _FOOTER_STRIDE = 7, 8
+_FOOTER_STATISTICS = 7
 _COUNT, _HAS_NULL = 1, 10
 _INNER = (*range(2, 10), 12)
 """Fields of ColumnStatistics that are messages, one per type of the column."""
-_INDEX_ENTRY, _ENTRY_STATISTICS = 1, 2
 
 
 @dataclass(frozen=True)
 class RecordedStatistics:
     """Serialised ColumnStatistics by column number.
 
-    ``stripes`` contains those of each stripe, or possibly only of the first stripes. ``stride`` is the number
-    of rows of a group, 0 if the file has no index of groups.
+    ``stripes`` contains those of each stripe, or possibly only of the first stripes.
     """
 
     file: Mapping[int, bytes]
     stripes: list[dict[int, bytes]]
-    stride: int
 
 
 def parse_recorded(end: bytes, tail: OrcTail, columns: Collection[int]) -> RecordedStatistics:
@@ -183,9 +181,7 @@ def parse_recorded(end: bytes, tail: OrcTail, columns: Collection[int]) -> Recor
     start = stop - tail.footer_length
     try:
         footer = unpacked(end[start:stop], tail.compression, tail.block_bytes)
-        fields = list(fields_of(footer))
-        found = [_whole(as_bytes(value)) for field, value in fields if field == _FOOTER_STATISTICS]
-        stride = next((as_number(value) for field, value in fields if field == _FOOTER_STRIDE), 0)
+        found = [_whole(as_bytes(value)) for field, value in fields_of(footer) if field == _FOOTER_STATISTICS]
     except DAMAGE as error:
         raise CorruptFileError(f"the statistics in an ORC footer cannot be parsed: {error}") from error
     section = end[start - tail.statistics_length : start]
@@ -195,7 +191,7 @@ def parse_recorded(end: bytes, tail: OrcTail, columns: Collection[int]) -> Recor
             _whole(statistics)
     except DAMAGE as error:
         raise CorruptFileError(f"the statistics of ORC stripes cannot be parsed: {error}") from error
-    return RecordedStatistics({n: s for n, s in enumerate(found) if n in columns}, stripes, stride)
+    return RecordedStatistics({n: s for n, s in enumerate(found) if n in columns}, stripes)
 
 
 def row_group_statistics(
@@ -225,9 +221,7 @@ def _indexes(
     for stream in footer.streams:
         start, stop = stream.start - stripe.offset, stream.stop - stripe.offset
         if stream.kind == STREAM_KIND_ROW_INDEX and stream.column in columns and start < stripe.index_length:
-            rows = unpacked(index[start:stop], tail.compression, tail.block_bytes)
-            entries = [dict(fields_of(as_bytes(e))) for f, e in fields_of(rows) if f == _INDEX_ENTRY]
-            yield stream.column, [_whole(as_bytes(e.get(_ENTRY_STATISTICS, b""))) for e in entries]
+            yield stream.column, [_whole(e.statistics) for e in parse_row_index(index[start:stop], tail)]
 
 
 def _whole(statistics: bytes) -> bytes:

@@ -10,7 +10,7 @@ Source: the ORC v1 specification (row index) and the seek methods of ORC's TreeR
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -22,23 +22,22 @@ from numpy.typing import NDArray
 
 from mutation_api.orc.format.compression import Compression, chunk_contents
 from mutation_api.orc.format.protobuf import (
-    STREAM_KIND_DATA,
-    STREAM_KIND_LENGTH,
     STREAM_KIND_PRESENT,
     STREAM_KIND_ROW_INDEX,
-    STREAM_KIND_SECONDARY,
-    as_bytes,
-    fields_of,
-    numbers_in,
 )
-from mutation_api.orc.format.run_lengths import RunKind, RunPlaces
+from mutation_api.orc.format.row_groups import (
+    FIXED_WIDTHS,
+    PositionedStream,
+    parse_row_index,
+    positioned_streams,
+)
+from mutation_api.orc.format.run_lengths import RunKind, run_at
 from mutation_api.orc.format.stripe_sections import StripeFooter
 from mutation_api.orc.format.tail import OrcTail
 from mutation_api.orc.format.type_tree import TypeKind
 
 __all__ = ["GroupCounts", "PositionFault", "StripeBytes"]
 
-_INDEX_ENTRY, _ENTRY_POSITIONS = 1, 1
 _BITS_PER_BYTE = 8
 
 
@@ -48,36 +47,6 @@ class PositionFault(NamedTuple):
     group: int
     found: str
     expected: str
-
-
-class _Stream(NamedTuple):
-    """Describes the positions of one stream.
-
-    Attributes:
-        kind: the kind of the stream.
-        runs: the encoding of its runs. If None, it has plain values.
-        is_bits: True if its runs are bytes of eight bits.
-        counts_slots: True if nulls are counted too.
-    """
-
-    kind: int
-    runs: RunKind | None
-    is_bits: bool = False
-    counts_slots: bool = False
-
-
-def _positions_of(index: bytes) -> list[list[int]]:
-    """Return the positions of each group, of an unpacked row index. Damaged bytes raise various errors."""
-    entries = (as_bytes(entry) for field, entry in fields_of(index) if field == _INDEX_ENTRY)
-    return [_numbers(entry) for entry in entries]
-
-
-def _numbers(entry: bytes) -> list[int]:
-    found: list[int] = []
-    for field, value in fields_of(entry):
-        if field == _ENTRY_POSITIONS:
-            found += numbers_in(value) if isinstance(value, bytes) else [value]
-    return found
 
 
 class StripeBytes:
@@ -99,9 +68,13 @@ class StripeBytes:
         """Return True if there is such a stream."""
         return (kind, column) in self._raw
 
+    def raw(self, kind: int, column: int) -> bytes:
+        """Return a stream as in the file."""
+        return self._raw.get((kind, column), b"")
+
     def chunks(self, kind: int, column: int) -> _Chunks:
         """Return the content of a stream, with the positions of its chunks."""
-        return _Chunks(self._raw.get((kind, column), b""), self.tail)
+        return _Chunks(self.raw(kind, column), self.tail)
 
 
 class _Chunks:
@@ -161,16 +134,18 @@ def _wrong_positions(
     if not stripe.has(STREAM_KIND_ROW_INDEX, column):
         yield PositionFault(0, f"no row index of column {column}", "a row index for each column")
         return
-    groups = _positions_of(stripe.chunks(STREAM_KIND_ROW_INDEX, column).content)
+    groups = [
+        entry.positions for entry in parse_row_index(stripe.raw(STREAM_KIND_ROW_INDEX, column), stripe.tail)
+    ]
     streams = [(each, stripe.chunks(each.kind, column)) for each in _streams(stripe, column)]
-    needed = sum(_length(each, chunks) for each, chunks in streams)
+    needed = sum(each.count(chunks.numbers) for each, chunks in streams)
     for group, found in enumerate(groups[: len(slots)]):
         if len(found) < needed:
             yield PositionFault(group, f"{len(found)} numbers in a position", f"{needed}")
             return
     at = 0
     for each, chunks in streams:
-        stop = at + _length(each, chunks)
+        stop = at + each.count(chunks.numbers)
         expected = slots if each.counts_slots else values
         places = [found[at:stop] for found in groups[: len(slots)]]
         fault = _first_wrong(each, chunks, places, expected, stripe, column, bytes_before)
@@ -179,13 +154,8 @@ def _wrong_positions(
         at = stop
 
 
-def _length(stream: _Stream, chunks: _Chunks) -> int:
-    """Return the count of numbers that form a position in a stream."""
-    return chunks.numbers + (stream.runs is not None) + stream.is_bits
-
-
 def _first_wrong(
-    stream: _Stream,
+    stream: PositionedStream,
     chunks: _Chunks,
     positions: Sequence[Sequence[int]],
     expected: Sequence[int],
@@ -197,7 +167,7 @@ def _first_wrong(
     runs = (
         None
         if stream.runs is None or not any(map(any, positions))
-        else RunPlaces(chunks.content, stream.runs)
+        else _RunPlaces(chunks.content, stream.runs)
     )
     ends: NDArray[np.intp] | None = None
     for group, position in enumerate(positions):
@@ -213,8 +183,8 @@ def _first_wrong(
             found = None if before is None else before + position[chunks.numbers]
             if stream.is_bits and found is not None:
                 found = found * _BITS_PER_BYTE + position[-1]
-        elif kind in _WIDTHS:
-            wanted = expected[group] * _WIDTHS[kind]
+        elif kind in FIXED_WIDTHS:
+            wanted = expected[group] * FIXED_WIDTHS[kind]
         elif kind == TypeKind.DECIMAL:
             ends = _ends_of_numbers(chunks.content) if ends is None else ends
             wanted = int(ends[expected[group] - 1]) + 1 if expected[group] else 0
@@ -232,40 +202,39 @@ def _ends_of_numbers(content: bytes) -> NDArray[np.intp]:
     return np.flatnonzero(np.frombuffer(content, np.uint8) < 0x80)
 
 
-_FLOAT, _DOUBLE, _STRING, _BINARY, _TIMESTAMP = 5, 6, 7, 8, 9
-_BOOLEAN, _BYTE = 0, 1
-_DATE, _VARCHAR, _CHAR, _INSTANT = 15, 16, 17, 18
-_WIDTHS = {_FLOAT: 4, _DOUBLE: 8}
-_TEXTS = (_STRING, _BINARY, _VARCHAR, _CHAR)
-_DICTIONARIES = (1, 3)
-
-
-def _streams(stripe: StripeBytes, column: int) -> list[_Stream]:
+def _streams(stripe: StripeBytes, column: int) -> list[PositionedStream]:
     """Return the streams of a column in the order of their positions."""
     kind, encoding = stripe.tail.nodes[column].kind, stripe.footer.encodings[column]
-    found = []
-    if stripe.has(STREAM_KIND_PRESENT, column):
-        found.append(_Stream(STREAM_KIND_PRESENT, RunKind.BYTES, is_bits=True, counts_slots=True))
-    integers = RunKind.VERSION_2 if encoding.has_runs_of_version_2 else RunKind.VERSION_1
-    data, lengths = _Stream(STREAM_KIND_DATA, integers), _Stream(STREAM_KIND_LENGTH, integers)
-    plain, second = _Stream(STREAM_KIND_DATA, None), _Stream(STREAM_KIND_SECONDARY, integers)
-    if kind == TypeKind.STRUCT:
-        return found
-    if kind in (TypeKind.LIST, TypeKind.MAP):
-        return [*found, lengths]
-    if kind == _BOOLEAN:
-        return [*found, _Stream(STREAM_KIND_DATA, RunKind.BYTES, is_bits=True)]
-    if kind in (_BYTE, TypeKind.UNION):
-        return [*found, _Stream(STREAM_KIND_DATA, RunKind.BYTES)]
-    if kind in _WIDTHS:
-        return [*found, plain]
-    if kind in (_TIMESTAMP, _INSTANT):
-        return [*found, data, second]
-    if kind == TypeKind.DECIMAL:
-        return [*found, plain, second]
-    if kind in _TEXTS and encoding.kind not in _DICTIONARIES:
-        return [*found, plain, lengths]
-    return [*found, data]
+    return positioned_streams(kind, encoding, has_nulls=stripe.has(STREAM_KIND_PRESENT, column))
+
+
+class _RunPlaces:
+    """The runs of one stream.
+
+    Args:
+        data: the stream, unpacked.
+        kind: the encoding of its runs.
+
+    Raises:
+        ValueError, IndexError: If the stream does not have such runs.
+    """
+
+    def __init__(self, data: bytes, kind: RunKind) -> None:
+        self._starts: list[int] = []
+        self._counts: list[int] = []
+        position = total = 0
+        while position < len(data):
+            self._starts.append(position)
+            self._counts.append(total)
+            count, position = run_at(data, position, kind)
+            total += count
+        self._starts.append(len(data))
+        self._counts.append(total)
+
+    def values_before(self, start: int) -> int | None:
+        """Return the number of values before the run that begins at a byte; None if no run begins there."""
+        at = bisect_left(self._starts, start)
+        return self._counts[at] if at < len(self._starts) and self._starts[at] == start else None
 
 
 class GroupCounts:

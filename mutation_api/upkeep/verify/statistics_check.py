@@ -97,7 +97,7 @@ class StatisticsCheck:
             end = stream.read_at(behind, stream.size() - behind)
         columns = range(len(tail.types))
         recorded = parse_recorded(end, tail, columns)
-        return cls(storage, file, tail, source.schema, recorded) if recorded.stride else None
+        return cls(storage, file, tail, source.schema, recorded) if tail.stride else None
 
     def differences(self, index: int, batch: pa.RecordBatch) -> Iterator[Difference]:
         """Yield the places where the values of a stripe contradict its records and those of its row groups.
@@ -113,7 +113,7 @@ class StatisticsCheck:
         recorded = self._recorded.stripes[index] if index < len(self._recorded.stripes) else {}
         stripe, groups = self._index(index, len(batch))
         counts = GroupCounts()
-        stride = self._recorded.stride
+        stride = self._tail.stride
         for field in self._schema:
             column = batch.column(field.name)
             first = column_id(self._schema, field.name)
@@ -163,7 +163,7 @@ class StatisticsCheck:
         stripe = self._tail.stripes[index]
         if not stripe.index_length:
             return None, {}
-        length = stripe.index_length + (stripe.data_length if row_count > self._recorded.stride else 0)
+        length = stripe.index_length + (stripe.data_length if row_count > self._tail.stride else 0)
         with self._storage.open_input(self._file.location) as stream:
             data = stream.read_at(length, stripe.offset)
             section = stream.read_at(stripe.footer_length, stripe.end - stripe.footer_length)

@@ -25,18 +25,20 @@ LEFT_TO_SPARK = {"f = 17.5", *(each for each in CONDITIONS if each.startswith("t
 
 @pytest.mark.parametrize("hive_line", ["2.3", "3.1", "4.1"], indirect=True)
 def test_no_stripe_with_a_row_is_left_out(hive_line: HiveJudge, line_database: str) -> None:
-    """Every type of column, in many stripes: as many rows as Hive finds."""
+    """Every type of column, in many stripes or row groups: as many rows as Hive finds."""
     kind = "clustered by (id) into 2 buckets stored as orc tblproperties ('transactional'='true'"
-    names = {who: f"{line_database}.{who}" for who in ("ours", "of_hive")}
+    names = {who: f"{line_database}.{who}" for who in ("ours", "of_hive", "in_groups")}
     hive_line.sql(f"create table {names['ours']} ({COLUMNS}) {kind})")
     hive_line.sql(
         f"create table {names['of_hive']} ({COLUMNS}) {kind}, 'orc.stripe.size'='20000', "
         "'orc.row.index.stride'='1000')"
     )
+    hive_line.sql(f"create table {names['in_groups']} ({COLUMNS}) {kind}, 'orc.row.index.stride'='1000')")
     with connect(hive_line.uri) as hive:
         with hive.transaction(names["ours"], options=WriterOptions(stripe_bytes=1)) as tx:
             tx.table(names["ours"]).append(rows())
-        hive_line.sql(f"insert into {names['of_hive']} select * from {names['ours']}")
+        for who in ("of_hive", "in_groups"):
+            hive_line.sql(f"insert into {names[who]} select * from {names['ours']}")
         for name in names.values():
             hive_line.sql(f"delete from {name} where id between 500 and 700")
         refused = set()

@@ -428,8 +428,8 @@ def test_strings_are_read_only_of_files_with_a_row_to_change(
     ids_of, asked = dict[Location, set[int]](), set[Location]()
     decoded = OrcInput.read_stripe
 
-    def read_stripe(file: OrcInput, index: int, columns: Sequence[str]) -> pa.RecordBatch:
-        found = decoded(file, index, columns)
+    def read_stripe(file: OrcInput, index: int, columns: Sequence[str], groups: Any = None) -> pa.RecordBatch:
+        found = decoded(file, index, columns, groups)
         if "row.id" in columns and file.location not in ids_of:
             ids_of[file.location] = set(found.column("row").field("id").to_pylist())
         if "row.item" in columns:

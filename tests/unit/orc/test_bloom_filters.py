@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyorc
 import pytest
 
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.hive.connect import connect
+from mutation_api.orc.read.orc_input import OrcInput
+from mutation_api.table.expression_parts import equal_values
 from mutation_api.upkeep import verify_table
 
 NAME = "default.t"
@@ -47,3 +51,54 @@ def test_deltas_have_filters_and_delete_deltas_none(tmp_path: Path, codec: str, 
         assert filters_in(rows) == {(7, 8)}
         assert filters_in(deletes) == {()}
         assert not verify_table(metastore, NAME).findings
+
+
+def test_keys_are_looked_up_in_filters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A merge finds the rows of each key, and decodes no group for keys that no filter has."""
+    decoded: list[int] = []
+    read = OrcInput.read_stripe
+
+    def noted(source: OrcInput, index: int, columns: Any, groups: Any = None) -> pa.RecordBatch:
+        decoded.append(source.row_groups(index).count if groups is None else len(groups))
+        return read(source, index, columns, groups)
+
+    monkeypatch.setattr(OrcInput, "read_stripe", noted)
+    metastore = InMemoryMetastore(tmp_path, capabilities=HIVE_4_1)
+    properties = {"orc.bloom.filter.columns": "s", "orc.bloom.filter.fpp": "0.001"}
+    with connect(metastore) as hive:
+        hive.create_table(NAME, "id bigint, s string", properties=properties)
+        texts = [f"text {n * 7919 % 100_003}" for n in range(60_000)]
+        hive.table(NAME).append(pa.table({"id": range(60_000), "s": texts}))
+        found = hive.table(NAME).upsert(pa.table({"id": [-1], "s": [texts[33_333]]}), on=["s"])
+        assert (found.total.updated, found.total.inserted) == (1, 0)
+        assert 0 < sum(decoded) < 6
+        decoded.clear()
+        assert hive.table(NAME).upsert(pa.table({"id": [-2], "s": ["text 5x"]}), on=["s"]).total.inserted == 1
+        assert sum(decoded) < 3
+        with hive.snapshot(NAME) as view:
+            assert view.table(NAME).scan(where="s in ('text 5x', 'none')").to_arrow()["id"].to_pylist() == [
+                -2
+            ]
+            assert view.table(NAME).scan(where="s = 'none' or id = -1").to_arrow()["id"].to_pylist() == [-1]
+
+
+@pytest.mark.parametrize(
+    ("condition", "expected"),
+    [
+        (pc.field("a") == 5, {"a": [5]}),
+        (pc.scalar("x") == pc.field("b"), {"b": ["x"]}),
+        (pc.field("a").isin([1, 2]) & (pc.field("b") == "x"), {"a": [1, 2], "b": ["x"]}),
+        ((pc.field("a") == 5) & (pc.field("c") > 1), {"a": [5]}),
+        ((pc.field("a") == 5) | (pc.field("b") == "x"), {}),
+        (~(pc.field("a") == 5), {}),
+        (pc.field("a").isin(pa.array([1, None])), {}),
+        (pc.field("a") == pc.field("c"), {}),
+        (pc.field("a").cast(pa.string()) == "5", {}),
+        (pc.field("a") + 1 == 5, {}),
+        (pc.if_else(pc.field("a") == 5, pc.field("a") == 5, pc.field("a") == 5), {}),
+    ],
+    ids=str,
+)
+def test_values_that_a_condition_requires(condition: pc.Expression, expected: dict[str, list[Any]]) -> None:
+    found = {name: values.to_pylist() for name, values in equal_values(condition).items()}
+    assert found == expected

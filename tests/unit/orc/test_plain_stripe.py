@@ -13,7 +13,7 @@ import pytest
 from mutation_api.orc.format import plain_stripe as module
 from mutation_api.orc.format.checked_file import checked_stripe
 from mutation_api.orc.format.compression import Compression
-from mutation_api.orc.format.plain_stripe import PlainStripe, plain_stripe
+from mutation_api.orc.format.plain_stripe import PlainStripes, plain_stripe
 from mutation_api.orc.format.tail import OrcTail, parse_tail, tail_of
 from mutation_api.orc.format.type_tree import numbers_of_columns
 from tests.unit.orc.encoded_files import CODECS, orc_file
@@ -35,7 +35,7 @@ def small_copies(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_LEAST_BYTES", 1)
 
 
-def copied(data: bytes, index: int, columns: list[str]) -> PlainStripe | None:
+def copied(data: bytes, index: int, columns: list[str]) -> PlainStripes | None:
     """The copy of columns of a stripe."""
     stream = pa.BufferReader(data)
     tail = tail_of(stream)
@@ -78,7 +78,7 @@ def test_stripes_of_hive_are_equal(file: Path) -> None:
         assert (parsed.is_proleptic, parsed.version) == (tail.is_proleptic, tail.version)
         assert (parsed.writer, parsed.writer_version) == (tail.writer, tail.writer_version)
         stream = pa.BufferReader(found.file)
-        assert checked_stripe(stream, parsed, 0) == found.footer
+        assert checked_stripe(stream, parsed, 0) == found.footers[0]
 
 
 @pytest.mark.parametrize("codec", CODECS)
@@ -94,7 +94,7 @@ def test_only_zlib_is_copied(codec: str) -> None:
     for index, _ in stripes(data):
         found = copied(data, index, ["s"])
         assert found is not None
-        assert {each.column for each in found.footer.streams} == {2}
+        assert {each.column for each in found.footers[0].streams} == {2}
         read = orc.ORCFile(pa.BufferReader(found.file)).read_stripe(0, columns=["s"])
         assert read.equals(whole.read_stripe(index, columns=["s"]))
 
@@ -104,7 +104,7 @@ def test_the_memory_of_a_copy_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     data = orc_file("zlib", rows=1000)
     assert copied(data, 0, ["a", "s"]) is not None
     block = tail_of(pa.BufferReader(data)).block_bytes
-    monkeypatch.setattr(module, "_MOST_BYTES", block - 1)
+    monkeypatch.setattr(module, "MOST_BYTES", block - 1)
     assert copied(data, 0, ["a", "s"]) is None
 
 

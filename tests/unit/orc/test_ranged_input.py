@@ -45,7 +45,7 @@ class _Counted(io.BytesIO):
         return data
 
 
-class _CountedStorage(LocalStorage):
+class CountedStorage(LocalStorage):
     """The local disk, whose files are streams of Python as those of other storages are."""
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ def _written(path: Path, rows: int, stripe_bytes: int) -> Location:
 def test_a_stripe_takes_two_or_three_reads(tmp_path: Path, columns: list[str], requests: int) -> None:
     """Its footer, and what is wanted of it; opening takes one, and footers are not read twice."""
     location = _written(tmp_path / "file", 300_000, 4 * 1024 * 1024)
-    storage = _CountedStorage()
+    storage = CountedStorage()
     file = OrcInput(storage, location, None, ReadOptions())
     assert file.stripe_count > 1
     assert storage.take_count() == 1
@@ -103,10 +103,26 @@ def test_a_stripe_takes_two_or_three_reads(tmp_path: Path, columns: list[str], r
     assert len(storage.opened) == 1
 
 
+def test_a_row_group_takes_a_few_short_reads(tmp_path: Path) -> None:
+    """Footer and index of its stripe, which are not read twice, and the parts of the streams."""
+    location = _written(tmp_path / "file", 300_000, 64 * 1024 * 1024)
+    storage = CountedStorage()
+    file = OrcInput(storage, location, None, ReadOptions())
+    storage.take_count()
+    rows = file.read_rows(0, ["row.id", "row.msg"], np.array([150_007]), 300_000)
+    assert rows.num_rows == 1
+    byte_count = sum(count for opened in storage.opened for _, count in opened.reads)
+    assert byte_count < Path(location.path).stat().st_size // 4
+    assert storage.take_count() <= 4
+    file.read_rows(0, ["row.v"], np.array([150_007]), 300_000)
+    assert storage.take_count() <= 2
+    assert len(storage.opened) == 1
+
+
 def test_a_small_stripe_takes_one_read(tmp_path: Path) -> None:
     """A small file needs only the request for its end."""
     location = _written(tmp_path / "file", 40_000, 512 * 1024)
-    storage = _CountedStorage()
+    storage = CountedStorage()
     file = OrcInput(storage, location, None, ReadOptions())
     assert file.stripe_count > 2
     assert storage.take_count() == 1
@@ -123,7 +139,7 @@ def test_a_small_stripe_takes_one_read(tmp_path: Path) -> None:
 def test_the_same_values(path: Path) -> None:
     """Files of Hive, of all types and with timestamps out of range, say the same as on the local disk."""
     location = Location.given(path)
-    storage = _CountedStorage()
+    storage = CountedStorage()
     local = OrcInput(LocalStorage(), location, None, TEXT)
     remote = OrcInput(storage, location, None, TEXT)
     assert remote.stripe_count == local.stripe_count
@@ -142,7 +158,7 @@ def test_what_is_no_orc_file_is_said_to_be_none(tmp_path: Path) -> None:
     for bad in (b"x" * 100_000, data[:-1], data[: len(data) // 2]):
         (tmp_path / "bad").write_bytes(bad)
         with pytest.raises(CorruptFileError, match="bad is not a readable ORC file"):
-            OrcInput(_CountedStorage(), Location.given(tmp_path / "bad"), None, ReadOptions())
+            OrcInput(CountedStorage(), Location.given(tmp_path / "bad"), None, ReadOptions())
 
 
 def test_ranges_are_joined_where_they_are_close() -> None:

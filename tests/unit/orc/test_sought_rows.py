@@ -1,4 +1,4 @@
-"""Few rows of a stripe, sought by the row index, compared with the whole stripe."""
+"""Few rows of a stripe, of which only the row groups are decoded, compared with the whole stripe."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mutation_api.errors import RecordValueError
 from mutation_api.format.event import RowIdArrays
 from mutation_api.format.hive_type import parse_hive_type
 from mutation_api.format.layout import AcidVersion
-from mutation_api.orc.read import orc_input
+from mutation_api.orc.format import row_groups
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm, read_column
 from mutation_api.orc.read.orc_input import OrcInput
 from mutation_api.orc.write.event_writer import OrcEventWriter
@@ -32,22 +32,22 @@ FAR = datetime.datetime(9999, 12, 31)
 
 
 @pytest.fixture(autouse=True)
-def _seek_always(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orc_input, "_ROWS_DECODED_PER_SOUGHT", 0)
+def _always_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(row_groups, "_GROUPS_PER_GROUP_ALONE", 0)
 
 
 @pytest.fixture
-def sought(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The columns of each request that was answered by seeking."""
+def alone(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The columns of each request for which only row groups were decoded."""
     answered: list[str] = []
-    seek = OrcInput._sought_rows
+    read = OrcInput._read_groups
 
-    def noted(self: OrcInput, index: int, columns: list[str], positions: Any) -> pa.RecordBatch:
-        rows = seek(self, index, columns, positions)
-        answered.extend(columns)
+    def noted(self: OrcInput, index: int, columns: list[str], groups: Any) -> pa.RecordBatch | None:
+        rows = read(self, index, columns, groups)
+        answered.extend(columns if rows is not None else ())
         return rows
 
-    monkeypatch.setattr(OrcInput, "_sought_rows", noted)
+    monkeypatch.setattr(OrcInput, "_read_groups", noted)
     return answered
 
 
@@ -91,7 +91,7 @@ def shown(rows: pa.RecordBatch, form: TimestampForm) -> list[str]:
 
 
 @pytest.mark.parametrize("path", ["acid", "acid_v4"])
-def test_files_of_hive(path: str, sought: list[str]) -> None:
+def test_files_of_hive(path: str) -> None:
     """Of 2.3 and 4.1, by SQL and by the streaming API, compacted ones and original files among them."""
     rng = np.random.default_rng(1)
     files = [
@@ -102,7 +102,7 @@ def test_files_of_hive(path: str, sought: list[str]) -> None:
     for file in files:
         if input_of(file, TimestampForm.TEXT).stripe_count:
             check(file, rng)
-    assert len(sought) > len(files) > 5
+    assert len(files) > 5
 
 
 def values(rng: np.random.Generator, at: datetime.datetime) -> dict[str, pa.Array]:
@@ -133,21 +133,21 @@ def values(rng: np.random.Generator, at: datetime.datetime) -> dict[str, pa.Arra
 
 @pytest.mark.parametrize("stripe_bytes", [400_000, 64 << 20])
 @pytest.mark.parametrize("codec", ["zlib", "zstd", "none"])
-def test_files_of_ours(tmp_path: Path, codec: str, stripe_bytes: int, sought: list[str]) -> None:
-    """Every type, with and without nulls, several row groups in a stripe."""
+def test_files_of_ours(tmp_path: Path, codec: str, stripe_bytes: int, alone: list[str]) -> None:
+    """Every type, with and without nulls, one or several row groups in a stripe."""
     rng = np.random.default_rng(2)
     path = written(tmp_path, values(rng, datetime.datetime(2020, 1, 1)), codec, stripe_bytes)
     check(path, rng)
-    assert {"row.total", "row.bytes_or_null", "row.at"} <= set(sought)
+    assert stripe_bytes == 400_000 or {"row.total", "row.bytes_or_null", "row.at"} <= set(alone)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", TimestampForm)
-def test_files_with_timestamps_of_long_ago(tmp_path: Path, form: TimestampForm, sought: list[str]) -> None:
+def test_files_with_timestamps_of_long_ago(tmp_path: Path, form: TimestampForm, alone: list[str]) -> None:
     """They are written by the other encoder."""
     rng = np.random.default_rng(3)
     check(written(tmp_path, values(rng, EARLY), "zlib", 64 << 20), rng, form)
-    assert "row.at" in sought
+    assert "row.at" in alone
 
 
 def test_a_timestamp_that_does_not_fit_is_refused(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_a_timestamp_that_does_not_fit_is_refused(tmp_path: Path) -> None:
 
 
 def test_texts_that_are_all_empty(tmp_path: Path) -> None:
-    """The decoder cannot seek behind them."""
+    """Their stream has no bytes."""
     texts = [""] * (COUNT - 1) + ["x"]
     path = written(tmp_path, {"text": pa.array(texts), "id": pa.array(range(COUNT))}, "zlib", 64 << 20)
     found = input_of(path, TimestampForm.NANOSECONDS).read_rows(
@@ -168,24 +168,25 @@ def test_texts_that_are_all_empty(tmp_path: Path) -> None:
 
 
 def test_bytes_that_are_no_text(tmp_path: Path) -> None:
-    """Only a whole stripe is read as Arrow reads it: what to say of them is not decided here."""
+    """They are read as Arrow reads them: what to say of them is not decided here."""
     raw = pa.array([b"\xff"] * COUNT, pa.binary()).view(pa.string())
     path = written(tmp_path, {"text": raw}, "zlib", 64 << 20)
     found = input_of(path, TimestampForm.NANOSECONDS).read_rows(0, ["row.text"], np.array([4]), COUNT)
     assert found.column("row").field(0).cast(pa.binary()).to_pylist() == [b"\xff"]
 
 
-def test_many_rows_are_not_sought(tmp_path: Path, sought: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(orc_input, "_ROWS_DECODED_PER_SOUGHT", 4096)
+def test_rows_in_most_groups_are_read_with_the_stripe(
+    tmp_path: Path, alone: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(row_groups, "_GROUPS_PER_GROUP_ALONE", 2)
     path = written(tmp_path, {"id": pa.array(range(COUNT))}, "zlib", 64 << 20)
-    limit = COUNT // 4096
-    input_of(path, TimestampForm.NANOSECONDS).read_rows(0, ["row.id"], np.arange(limit + 1), COUNT)
-    assert not sought
-    assert (
-        input_of(path, TimestampForm.NANOSECONDS).read_rows(0, ["row.id"], np.arange(limit), COUNT).num_rows
-        == limit
-    )
-    assert sought
+    source = input_of(path, TimestampForm.NANOSECONDS)
+    in_two = np.array([5, COUNT // 2])
+    assert source.read_rows(0, ["row.id"], in_two, COUNT).column(0).field(0).to_pylist() == in_two.tolist()
+    assert not alone
+    in_one = np.array([7, 5])
+    assert source.read_rows(0, ["row.id"], in_one, COUNT).column(0).field(0).to_pylist() == in_one.tolist()
+    assert alone
 
 
 def written(folder: Path, arrays: dict[str, pa.Array], codec: str, stripe_bytes: int) -> Path:
@@ -205,7 +206,7 @@ def written(folder: Path, arrays: dict[str, pa.Array], codec: str, stripe_bytes:
 
 
 @pytest.mark.parametrize("stride", [0, 1_000])
-def test_files_with_and_without_an_index(tmp_path: Path, stride: int, sought: list[str]) -> None:
+def test_files_with_and_without_an_index(tmp_path: Path, stride: int, alone: list[str]) -> None:
     """Hive writes none with ``orc.create.index=false``."""
     path = tmp_path / "000000_0"
     with path.open("wb") as sink:
@@ -213,4 +214,4 @@ def test_files_with_and_without_an_index(tmp_path: Path, stride: int, sought: li
         writer.writerows((n, f"text {n % 13}" if n % 5 else None) for n in range(COUNT))
         writer.close()
     check(path, np.random.default_rng(4))
-    assert sought
+    assert bool(alone) == bool(stride)

@@ -138,9 +138,9 @@ def stripes_read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, tuple[
     found: list[tuple[str, int, tuple[str, ...]]] = []
     read_stripe = OrcInput.read_stripe
 
-    def counted(self: OrcInput, index: int, columns: Any) -> pa.RecordBatch:
+    def counted(self: OrcInput, index: int, columns: Any, groups: Any = None) -> pa.RecordBatch:
         found.append((self.location.parent.name, index, tuple(columns)))
-        return read_stripe(self, index, columns)
+        return read_stripe(self, index, columns, groups)
 
     monkeypatch.setattr(OrcInput, "read_stripe", counted)
     return found

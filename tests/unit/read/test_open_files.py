@@ -81,7 +81,7 @@ def test_too_many_open_files_are_no_damage(tmp_path: Path, monkeypatch: pytest.M
     def refuse(*_: object) -> None:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr("mutation_api.orc.read.orc_input.OrcInput._stream", refuse)
+    monkeypatch.setattr("mutation_api.orc.read.orc_input.open_stream", refuse)
     with connect(metastore) as hive, hive.snapshot(TABLE) as view:
         with pytest.raises(
             ReadError, match=r"the file itself may be intact: .*Too many open files"

@@ -60,8 +60,10 @@ def small_stripes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=LAYOUTS)
 def hive(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Hive]:
-    """A partitioned table of two buckets."""
-    capabilities, layout = LAYOUTS[request.param]
+    """A partitioned table of two buckets, with Bloom filters."""
+    capabilities, given = LAYOUTS[request.param]
+    filters = {"orc.bloom.filter.columns": "id,small,name"}
+    layout = given | {"properties": given.get("properties", {}) | filters}
     with connect(InMemoryMetastore(tmp_path, capabilities=capabilities)) as connected:
         buckets: dict[str, Any] = (
             {} if "insert_only" in layout else {"clustered_by": ["id"], "num_buckets": 2}
@@ -141,6 +143,15 @@ def condition(rng: random.Random, leaf: Callable[[random.Random], Any], depth: i
     return leaf(rng)
 
 
+@pytest.fixture(params=["stripes", "groups"])
+def parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stripes of 40 rows, or of 1,000 in row groups of 20."""
+    if request.param == "groups":
+        monkeypatch.setattr(encoders, "BATCH_ROWS", 1000)
+        monkeypatch.setattr(encoders, "ROW_INDEX_STRIDE", 20)
+
+
+@pytest.mark.usefixtures("parts")
 @pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 41))])
 def test_the_rows_are_those_of_the_whole_table_filtered(hive: Hive, seed: int) -> None:
     """Random rows, deletes and conditions."""
@@ -175,9 +186,9 @@ def stripes_read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, tuple[str, 
     found = []
     read = OrcInput.read_stripe
 
-    def noting(source: OrcInput, index: int, columns: Any) -> pa.RecordBatch:
+    def noting(source: OrcInput, index: int, columns: Any, groups: Any = None) -> pa.RecordBatch:
         found.append((index, tuple(name.removeprefix("row.") for name in columns if name.startswith("row."))))
-        return read(source, index, columns)
+        return read(source, index, columns, groups)
 
     monkeypatch.setattr(OrcInput, "read_stripe", noting)
     return found
