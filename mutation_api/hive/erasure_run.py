@@ -31,14 +31,13 @@ from mutation_api.transaction.catalog import Catalog, TableSpec, split_full_name
 from mutation_api.transaction.clock import Clock
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.upkeep.compactor import THREADS_DEFAULT, compact_partition
-from mutation_api.upkeep.erasure.metadata import remove_metadata
 from mutation_api.upkeep.erasure.obstacles import (
     Obstacle,
     compactions_by_age,
     is_below_open_writers,
     obstacles,
 )
-from mutation_api.upkeep.erasure.outside import not_looked_at, snapshots
+from mutation_api.upkeep.erasure.outside import not_looked_at, remove_metadata, snapshots
 from mutation_api.upkeep.erasure.report import ErasedTable, ErasureReport, found_before
 from mutation_api.upkeep.erasure.table_search import TableSearch, search_table
 from mutation_api.upkeep.kept_files import remove_kept

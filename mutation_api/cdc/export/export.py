@@ -17,13 +17,13 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from metastore_client.valid_ids import ValidIdList
-from mutation_api.cdc.export.comparison import compared
 from mutation_api.cdc.export.export_report import (
     CutoverReport,
     ExportedTable,
     ExportReport,
     VerifiedExport,
     VerifiedTable,
+    compared,
 )
 from mutation_api.cdc.export.exported_types import DELTA, check_columns, exported_schema
 from mutation_api.cdc.export.target import (
