@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from metastore_client.client import MetastoreClient
-from mutation_api.hive.hive_table import SnapshotTable
 from mutation_api.hive.hive_transaction import HiveSnapshot, HiveTransaction
 from mutation_api.merge.clauses import Action, Match, MergeOptionsDict
 from mutation_api.merge.history import HistoryOptionsDict, HistoryReport
@@ -53,18 +52,13 @@ class LazyScan:
     Args:
         snapshot: returns a snapshot of the table.
         describe: describes the read in the open snapshot.
-        name: ``database.table``.
     """
 
     def __init__(
-        self,
-        snapshot: Callable[[], HiveSnapshot],
-        describe: Callable[[SnapshotTable], TableScan],
-        name: str,
+        self, snapshot: Callable[[], HiveSnapshot], describe: Callable[[HiveSnapshot], TableScan]
     ) -> None:
         self._snapshot = snapshot
         self._describe = describe
-        self._name = name
 
     @property
     def schema(self) -> pa.Schema:
@@ -89,7 +83,7 @@ class LazyScan:
 
         def pieces() -> Iterator[pa.Schema | pa.RecordBatch]:
             with self._snapshot() as view:
-                reader = self._describe(view.table(self._name)).to_arrow_batch_reader()
+                reader = self._describe(view).to_arrow_batch_reader()
                 yield reader.schema
                 yield from reader
 
@@ -127,7 +121,7 @@ class LazyScan:
 
     def _read(self, read: Callable[[TableScan], _T]) -> _T:
         with self._snapshot() as view:
-            return read(self._describe(view.table(self._name)))
+            return read(self._describe(view))
 
 
 class SeparateMerge(MergeClauses):
@@ -251,8 +245,8 @@ class TableHandle:
         hive.table("sales.orders").scan(["item", "price"], where="day >= date '2024-01-01'").to_pandas()
         """
 
-        def described(table: SnapshotTable) -> TableScan:
-            return table.scan(
+        def described(view: HiveSnapshot) -> TableScan:
+            return view.table(self.name).scan(
                 columns,
                 where,
                 row_ids=row_ids,
@@ -261,7 +255,7 @@ class TableHandle:
                 truncate_nanoseconds=truncate_nanoseconds,
             )
 
-        return LazyScan(lambda: self._snapshot(self.name), described, self.name)
+        return LazyScan(lambda: self._snapshot(self.name), described)
 
     def append(self, data: object, *, create_partitions: bool = False, schema: SchemaMode = "exact") -> int:
         """Add rows in a separate transaction; see ``HiveTable.append``.
