@@ -17,6 +17,7 @@ import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -38,7 +39,7 @@ from mutation_api.table.evaluation import (
     named_column,
     result_type,
 )
-from mutation_api.table.expression_parts import equal_values, expression_text
+from mutation_api.table.expression_parts import EQUAL, expression_text, required
 from mutation_api.table.partition import partition_scalars
 
 __all__ = ["InPartition", "RowFilter"]
@@ -205,24 +206,42 @@ class InPartition:
 
     def may_hold(self, ranges: Sequence[Mapping[str, Range]]) -> Sequence[bool]:
         """Return which parts of a file may hold rows that meet the condition; see ``RowChoice.may_hold``."""
+        found = [all(bound.may_be_in(each) for bound in self._bounds) for each in ranges]
+        left = [at for at, is_possible in enumerate(found) if is_possible]
         constants = [_equals(*each) for each in self.constants.items()]
-        known = [[_all_of([*constants, *case]) for case in self._cases(each)] for each in ranges]
+        known = [[_all_of([*constants, *case]) for case in self._cases(ranges[at])] for at in left]
         try:
             possible = self.where.possible([case for cases in known for case in cases])
         except RecordValueError:  # the rows decide whether it can be computed
             return [True] * len(ranges)
         ends = [0, *itertools.accumulate(map(len, known))]
-        return [not possible.isdisjoint(range(*part)) for part in itertools.pairwise(ends)]
+        for at, part in zip(left, itertools.pairwise(ends), strict=True):
+            found[at] = not possible.isdisjoint(range(*part))
+        return found
 
     def equal_values(self) -> Mapping[str, pa.Array]:
         """Return the values of data columns in ``==`` and ``isin``; see ``RowChoice.equal_values``."""
-        found = {}
-        for name, values in equal_values(self.where.expression).items():
-            kind = self.where.schema.field(name).type
-            is_same_kind = pa.types.is_integer(values.type) and pa.types.is_integer(kind)
-            if name in self.names and (values.type == kind or is_same_kind):
-                found[name] = values
+        return {name: values for name, kind, values in self._required if kind in EQUAL}
+
+    @functools.cached_property
+    def _required(self) -> list[tuple[str, str, pa.Array]]:
+        """The comparisons of data columns with constants of the same type that must be true."""
+        found = []
+        for name, kind, values in required(self.where.expression):
+            column = self.where.schema.field(name).type
+            are_integers = pa.types.is_integer(values.type) and pa.types.is_integer(column)
+            if name in self.names and (values.type == column or are_integers):
+                found.append((name, kind, values))
         return found
+
+    @functools.cached_property
+    def _bounds(self) -> list[_Bound]:
+        """Bounds of columns, which are faster to check than what Arrow concludes from the whole condition."""
+        return [
+            _Bound.of(name, kind, values)
+            for name, kind, values in self._required
+            if len(values) and any(test(values.type) for test in _WITH_BOUNDS)
+        ]
 
     def _cases(self, ranges: Mapping[str, Range]) -> list[tuple[pc.Expression, ...]]:
         """Return what may be known about the columns of a part: one of several cases."""
@@ -235,6 +254,36 @@ class InPartition:
         if len(bounds) > _COLUMNS_WITH_NULLS_APART:
             return [tuple((low | null) & (high | null) for low, high, null in bounds)]
         return list(itertools.product(*((low & high, null) for low, high, null in bounds)))
+
+
+class _Bound(NamedTuple):
+    """A column, and the least and the largest value that it can have, in the form of a Range.
+
+    If one is None, there is no such limit.
+    """
+
+    name: str
+    least: Any
+    largest: Any
+
+    @classmethod
+    def of(cls, name: str, kind: str, values: pa.Array) -> _Bound:
+        """Return the bounds by a comparison of :func:`required`."""
+        plain = values.cast(pa.binary()) if pa.types.is_string(values.type) else values
+        found = sorted((plain.view(pa.int32()) if pa.types.is_date32(plain.type) else plain).to_pylist())
+        least = None if kind.startswith("less") else found[0]
+        return cls(name, least, None if kind.startswith("greater") else found[-1])
+
+    def may_be_in(self, ranges: Mapping[str, Range]) -> bool:
+        """Return True if a part with these ranges may have such a value."""
+        if self.name not in ranges:
+            return True
+        low, high = ranges[self.name]
+        is_low_enough = self.largest is None or low <= self.largest
+        return is_low_enough and bool(self.least is None or high >= self.least)
+
+
+_WITH_BOUNDS = (pa.types.is_integer, pa.types.is_string, pa.types.is_date32, pa.types.is_decimal128)
 
 
 def _scalar(value: int | Decimal | bytes, kind: pa.DataType) -> pa.Scalar | None:

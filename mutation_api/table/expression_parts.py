@@ -20,15 +20,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 __all__ = [
+    "COMPARISONS",
+    "EQUAL",
     "Path",
     "columns_of",
-    "equal_values",
     "exact_values",
     "expression_text",
     "fields_of",
     "folded",
     "has_fatal_literal",
     "named_paths",
+    "required",
     "with_small_integers",
     "with_typed_sets",
 ]
@@ -146,11 +148,26 @@ def folded(
     return calls[0][1][0]
 
 
-def equal_values(expression: pc.Expression) -> dict[str, pa.Array]:
-    """Return the values of which a column must have one in every row that meets a condition, by column.
+COMPARISONS = {
+    "equal": "equal",
+    "less": "greater",
+    "less_equal": "greater_equal",
+    "greater": "less",
+    "greater_equal": "less_equal",
+}
+"""The comparisons of :func:`required`, each with that of the same values in the other order."""
 
-    They are found for comparisons with ``==`` and for ``isin``, joined by AND. Other columns are left out,
-    and columns that may be null.
+
+EQUAL = ("equal", "is_in")
+"""The comparisons of :func:`required` that have all values that a column may have."""
+
+
+def required(expression: pc.Expression) -> list[tuple[str, str, pa.Array]]:
+    """Return comparisons that are all true in every row that meets a condition.
+
+    Returns:
+        Column, one of COMPARISONS or ``is_in``, and the constant (one value) or the set, for comparisons that
+        are joined by AND. They have no nulls. Other parts of the condition are left out.
 
     Raises:
         pa.ArrowNotImplementedError: See :func:`named_paths`.
@@ -158,20 +175,35 @@ def equal_values(expression: pc.Expression) -> dict[str, pa.Array]:
 
     def of_call(name: str, arguments: Sequence[Any], values: pa.Array | None) -> Any:
         if name in ("and_kleene", "and"):
-            found = [each for each in arguments if isinstance(each, dict)]
-            return reduce(lambda left, right: right | left, found, {})
-        columns = [each for each in arguments if isinstance(each, tuple)]
-        literals = [each for each in arguments if isinstance(each, pa.Array)]
-        if name == "equal" and literals:
-            values = literals[0]
+            return [found for each in arguments if isinstance(each, list) for found in each]
+        if name in ("or_kleene", "or"):
+            return _one_of(arguments)
+        if name == "cast" and isinstance(arguments[0], pa.Array) and pa.types.is_integer(arguments[0].type):
+            return arguments[0]  # of another width; only integers are compared with it
+        if name in COMPARISONS:
+            left, right = arguments
+            if isinstance(left, pa.Array):
+                left, right, name = right, left, COMPARISONS[name]
+            arguments, values = [left], right if isinstance(right, pa.Array) else None
         elif name != "is_in":
             return None
-        if len(columns) != 1 or len(columns[0]) != 1 or values is None or values.null_count:
+        is_column = isinstance(arguments[0], tuple) and len(arguments[0]) == 1
+        if not is_column or values is None or values.null_count:
             return None
-        return {columns[0][0]: values}
+        return [(arguments[0][0], name, values)]
 
     found = folded(expression, lambda path: path, lambda literal: literal, of_call)
-    return found if isinstance(found, dict) else {}
+    return found if isinstance(found, list) else []
+
+
+def _one_of(parts: Sequence[Any]) -> list[tuple[str, str, pa.Array]] | None:
+    """Return the one comparison of a column with a set that several comparisons joined by OR amount to."""
+    if any(not isinstance(each, list) or len(each) != 1 or each[0][1] not in EQUAL for each in parts):
+        return None
+    sets = {(name, values.type) for ((name, _, values),) in parts}
+    if len(sets) != 1:
+        return None
+    return [(parts[0][0][0], "is_in", pa.concat_arrays([each[0][2] for each in parts]))]
 
 
 def expression_text(expression: pc.Expression) -> str:

@@ -12,6 +12,7 @@ orc_proto.proto (RowIndex).
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -49,7 +50,6 @@ from mutation_api.orc.format.type_tree import TypeKind
 __all__ = [
     "FIXED_WIDTHS",
     "IndexEntry",
-    "PlainGroups",
     "PositionedStream",
     "RowGroups",
     "Span",
@@ -124,11 +124,27 @@ class RowGroups:
         return [(int(part[0]), int(part[-1]) + 1) for part in parts]
 
 
-class IndexEntry(NamedTuple):
-    """The entry of one group: numbers that form the positions in all streams, and serialised statistics."""
+class IndexEntry:
+    """The entry of one group in the row index of a column.
 
-    positions: tuple[int, ...]
-    statistics: bytes
+    Args:
+        message: the serialised entry, which is parsed when it is used.
+    """
+
+    def __init__(self, message: bytes) -> None:
+        self._message = message
+
+    @property
+    def positions(self) -> tuple[int, ...]:
+        """The numbers that form the positions in all streams. Damaged bytes raise various errors."""
+        found = (value for field, value in fields_of(self._message) if field == _ENTRY_POSITIONS)
+        parts = (numbers_in(value) if isinstance(value, bytes) else [value] for value in found)
+        return tuple(itertools.chain.from_iterable(parts))
+
+    @property
+    def statistics(self) -> bytes:
+        """The serialised statistics. Damaged bytes raise various errors."""
+        return as_bytes(dict(fields_of(self._message)).get(_ENTRY_STATISTICS, b""))
 
 
 class PositionedStream(NamedTuple):
@@ -163,20 +179,9 @@ def parse_row_index(section: bytes, tail: OrcTail) -> list[IndexEntry]:
     """
     try:
         index = unpacked(section, tail.compression, tail.block_bytes)
-        return [_entry(as_bytes(entry)) for field, entry in fields_of(index) if field == _INDEX_ENTRY]
+        return [IndexEntry(as_bytes(entry)) for field, entry in fields_of(index) if field == _INDEX_ENTRY]
     except DAMAGE as error:
         raise CorruptFileError(f"the index of an ORC stripe cannot be parsed: {error}") from error
-
-
-def _entry(message: bytes) -> IndexEntry:
-    positions: list[int] = []
-    statistics = b""
-    for field, value in fields_of(message):
-        if field == _ENTRY_POSITIONS:
-            positions += numbers_in(value) if isinstance(value, bytes) else [value]
-        elif field == _ENTRY_STATISTICS:
-            statistics = as_bytes(value)
-    return IndexEntry(tuple(positions), statistics)
 
 
 def positioned_streams(kind: int, encoding: Encoding, *, has_nulls: bool) -> list[PositionedStream]:
@@ -216,18 +221,6 @@ def positioned_streams(kind: int, encoding: Encoding, *, has_nulls: bool) -> lis
 
 _BITS_PER_BYTE = 8
 _NESTED = (TypeKind.LIST, TypeKind.MAP, TypeKind.UNION)
-
-
-class PlainGroups(NamedTuple):
-    """A copy of some row groups.
-
-    Attributes:
-        copy: a file with one stripe for each span.
-        extra_rows: for each stripe, the number of rows before those of the span.
-    """
-
-    copy: PlainStripes
-    extra_rows: tuple[int, ...]
 
 
 class _Place(NamedTuple):
@@ -275,7 +268,7 @@ def plain_groups(
     stripe: StripeInfo,
     entries: Mapping[int, Sequence[IndexEntry]],
     spans: Sequence[Span],
-) -> PlainGroups | None:
+) -> tuple[PlainStripes, list[int]] | None:
     """Return a copy of some row groups of a stripe.
 
     Args:
@@ -287,8 +280,9 @@ def plain_groups(
         spans: the groups, ascending.
 
     Returns:
-        The copy. None if it may need more than 64 MiB, if a column is or is in a list, map or union, or if
-        the index does not fit the stripe.
+        A file with one stripe for each span, and for each stripe the number of rows before those of the span.
+        None if it may need more than 64 MiB, if a column is or is in a list, map or union, or if the index
+        does not fit the stripe.
     """
     stripes, extra_rows = [], []
     left = MOST_BYTES
@@ -305,7 +299,7 @@ def plain_groups(
             extra_rows.append(extra)
     except (_CannotBeCut, *DAMAGE):
         return None
-    return PlainGroups(plain_file(tail, footer, stripes), tuple(extra_rows))
+    return plain_file(tail, footer, stripes), extra_rows
 
 
 def ranges_of_groups(
@@ -333,41 +327,45 @@ def _parts(
         at = 0
         for each in positioned_streams(node.kind, encoding, has_nulls=column in with_nulls):
             start, at = at, at + each.count(place_count)
-            found[each.kind, column] = each, [entry.positions[start:at] for entry in own]
+            found[each.kind, column] = each, own, slice(start, at)
     return [_part(each, found.get((each.kind, each.column)), span, tail) for each in streams]
 
 
 def _part(
     stream: Stream,
-    known: tuple[PositionedStream, Sequence[Sequence[int]]] | None,
+    known: tuple[PositionedStream, Sequence[IndexEntry], slice] | None,
     span: Span,
     tail: OrcTail,
 ) -> _Part:
-    """Return the part of one stream. ``known``: what its positions consist of, and those of all groups."""
+    """Return the part of one stream.
+
+    ``known`` describes its positions, and has the index of its column and the numbers of the stream in it.
+    """
     length = stream.stop - stream.start
     if known is None:
         return _Part(stream, None, _Place(0, 0, 0, 0), None, length)
-    positions, groups = known
+    positions, entries, own = known
     is_packed = tail.compression is not Compression.NONE
-    if len({*map(len, groups), positions.count(1 + is_packed)}) > 1 or len(groups) < span[1]:
-        raise _CannotBeCut
-    places = [_place(numbers, positions, is_packed=is_packed) for numbers in groups]
-    start, after = places[span[0]], places[span[1]] if span[1] < len(places) else None
-    ends = [length]
+
+    def place(group: int) -> _Place:
+        numbers = entries[group].positions[own]
+        if len(numbers) != positions.count(1 + is_packed):
+            raise _CannotBeCut
+        byte, within, *rest = numbers if is_packed else (numbers[0], 0, *numbers[1:])
+        return _Place(byte, within, rest[0] if positions.runs else 0, rest[1] if positions.is_bits else 0)
+
+    start, after = place(span[0]), place(span[1]) if span[1] < len(entries) else None
+    end = length
     if after is not None and is_packed:
         # The last run may end in the next chunk. Each chunk except the last one has a whole block.
-        ends = [*sorted({each.byte for each in places[span[1] :] if each.byte > after.byte}), length]
-        ends = ends[after.within + LONGEST_RUN_BYTES > tail.block_bytes :] or [length]
+        chunks = 2 if after.within + LONGEST_RUN_BYTES > tail.block_bytes else 1
+        later = (byte for byte, _ in itertools.groupby(place(at).byte for at in range(span[1], len(entries))))
+        end = next(itertools.islice(later, chunks, None), length)
     elif after is not None:
-        ends = [after.byte + LONGEST_RUN_BYTES]
-    if not start.byte <= (length if after is None else after.byte) <= length:
+        end = min(after.byte + LONGEST_RUN_BYTES, length)
+    if not start.byte <= (length if after is None else after.byte) <= end <= length:
         raise _CannotBeCut
-    return _Part(stream, positions, start, after, min(ends[0], length))
-
-
-def _place(numbers: Sequence[int], positions: PositionedStream, *, is_packed: bool) -> _Place:
-    byte, within, *rest = numbers if is_packed else (numbers[0], 0, *numbers[1:])
-    return _Place(byte, within, rest[0] if positions.runs else 0, rest[1] if positions.is_bits else 0)
+    return _Part(stream, positions, start, after, end)
 
 
 def _range(part: _Part) -> tuple[int, int]:

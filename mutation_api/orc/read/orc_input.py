@@ -269,8 +269,9 @@ class OrcInput:
             plain = plain_groups(opened.stream, self._tail, footer, stripe, entries, spans)
             if plain is None:
                 return None
-            parts = self._decoded_copy(plain.copy, columns)
-        own = [part.slice(extra) for part, extra in zip(parts, plain.extra_rows, strict=True)]
+            copy, extra_rows = plain
+            parts = self._decoded_copy(copy, columns)
+        own = [part.slice(extra) for part, extra in zip(parts, extra_rows, strict=True)]
         return own[0] if len(own) == 1 else pa.concat_batches(own)
 
     def _row_index(

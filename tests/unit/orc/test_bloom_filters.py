@@ -13,7 +13,7 @@ import pytest
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.hive.connect import connect
 from mutation_api.orc.read.orc_input import OrcInput
-from mutation_api.table.expression_parts import equal_values
+from mutation_api.table.expression_parts import required
 from mutation_api.upkeep import verify_table
 
 NAME = "default.t"
@@ -85,20 +85,32 @@ def test_keys_are_looked_up_in_filters(tmp_path: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     ("condition", "expected"),
     [
-        (pc.field("a") == 5, {"a": [5]}),
-        (pc.scalar("x") == pc.field("b"), {"b": ["x"]}),
-        (pc.field("a").isin([1, 2]) & (pc.field("b") == "x"), {"a": [1, 2], "b": ["x"]}),
-        ((pc.field("a") == 5) & (pc.field("c") > 1), {"a": [5]}),
-        ((pc.field("a") == 5) | (pc.field("b") == "x"), {}),
-        (~(pc.field("a") == 5), {}),
-        (pc.field("a").isin(pa.array([1, None])), {}),
-        (pc.field("a") == pc.field("c"), {}),
-        (pc.field("a").cast(pa.string()) == "5", {}),
-        (pc.field("a") + 1 == 5, {}),
-        (pc.if_else(pc.field("a") == 5, pc.field("a") == 5, pc.field("a") == 5), {}),
+        (pc.field("a") == 5, [("a", "equal", [5])]),
+        (pc.scalar("x") == pc.field("b"), [("b", "equal", ["x"])]),
+        (
+            pc.field("a").isin([1, 2]) & (pc.field("b") > "x"),
+            [("a", "is_in", [1, 2]), ("b", "greater", ["x"])],
+        ),
+        (
+            (pc.field("a") == 5) & (pc.scalar(1) <= pc.field("c")),
+            [("a", "equal", [5]), ("c", "greater_equal", [1])],
+        ),
+        ((pc.field("a") == 5) & ~(pc.field("c") > 1), [("a", "equal", [5])]),
+        ((pc.field("a") == 5) | (pc.field("b") == "x"), []),
+        (~(pc.field("a") == 5), []),
+        (pc.field("a") != 5, []),
+        (pc.field("a").isin(pa.array([1, None])), []),
+        (pc.field("a") == pc.field("c"), []),
+        (pc.field("a").cast(pa.string()) == "5", []),
+        (pc.field("a") + 1 == 5, []),
+        (pc.field("s", "a") == 5, []),
+        (pc.scalar(1) == pc.scalar(2), []),
+        (pc.if_else(pc.field("a") == 5, pc.field("a") == 5, pc.field("a") == 5), []),
     ],
     ids=str,
 )
-def test_values_that_a_condition_requires(condition: pc.Expression, expected: dict[str, list[Any]]) -> None:
-    found = {name: values.to_pylist() for name, values in equal_values(condition).items()}
+def test_comparisons_that_a_condition_requires(
+    condition: pc.Expression, expected: list[tuple[str, str, list[Any]]]
+) -> None:
+    found = [(name, kind, values.to_pylist()) for name, kind, values in required(condition)]
     assert found == expected
