@@ -145,7 +145,7 @@ class StripeDecoder:
         rest = [n for n in columns if n not in names]
         try:
             types = {name: column_type_in(self._schema, name) for name in names}
-            read = _read_with_pyorc(source, index, types, self._options, named_zone(footer.zone))
+            read = _pyorc_columns(source, index, types, self._options, named_zone(footer.zone))
             parts = file.read_stripe(index, columns=rest) if rest else None
             return self._unpadded(_combined(parts, read))
         except RecordValueError as error:
@@ -181,7 +181,7 @@ def decoding_fault(error: Exception, location: Location) -> ReadError:
     return fault_of(error, location)
 
 
-def _read_with_pyorc(
+def _pyorc_columns(
     source: Any,
     index: int,
     types: Mapping[str, pa.DataType],
@@ -258,7 +258,7 @@ def _plain_value(value: Any, data_type: pa.DataType) -> Any:
 
 
 def _converters(options: ReadOptions, zone: zoneinfo.ZoneInfo | None) -> dict[pyorc.TypeKind, Any]:
-    """Return converters that create timestamps and dates. For the arguments see :func:`_read_with_pyorc`."""
+    """Return converters that create timestamps and dates. For the arguments see :func:`_pyorc_columns`."""
 
     def timestamp(seconds: int, nanos: int) -> int | str:
         if zone is not None:
