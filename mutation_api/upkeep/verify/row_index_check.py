@@ -36,7 +36,7 @@ from mutation_api.orc.format.stripe_sections import StripeFooter
 from mutation_api.orc.format.tail import OrcTail
 from mutation_api.orc.format.type_tree import TypeKind
 
-__all__ = ["GroupCounts", "PositionFault", "StripeBytes"]
+__all__ = ["GroupCounts", "PositionFault", "RunPlaces", "StripeBytes"]
 
 _BITS_PER_BYTE = 8
 
@@ -167,7 +167,7 @@ def _first_wrong(
     runs = (
         None
         if stream.runs is None or not any(map(any, positions))
-        else _RunPlaces(chunks.content, stream.runs)
+        else RunPlaces(chunks.content, stream.runs)
     )
     ends: NDArray[np.intp] | None = None
     for group, position in enumerate(positions):
@@ -208,7 +208,7 @@ def _streams(stripe: StripeBytes, column: int) -> list[PositionedStream]:
     return positioned_streams(kind, encoding, has_nulls=stripe.has(STREAM_KIND_PRESENT, column))
 
 
-class _RunPlaces:
+class RunPlaces:
     """The runs of one stream.
 
     Args:

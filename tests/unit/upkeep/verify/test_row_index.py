@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.orc as orc
 import pytest
 
-from mutation_api.orc.format.run_lengths import RunKind, RunPlaces
+from mutation_api.orc.format.run_lengths import RunKind
 from mutation_api.read.directory_scan import open_directory
 from mutation_api.upkeep.verify.finding import Finding
+from mutation_api.upkeep.verify.row_index_check import RunPlaces
 from mutation_api.upkeep.verify.verify import verify_view
 from tests.fuzz.orc_cases import WIDE_COLUMNS, wide_rows
 from tests.support.orc_parts import message, parts_of, tree_of
