@@ -221,8 +221,8 @@ def _read_plain(
             continue
         keys = _plain_keys(position, count, file, bucket)
         position += count
-        groups = None if index in without else columns.groups_with_keys(index)
-        if index in without or (groups is not None and not len(groups)):
+        groups = np.zeros(0, np.int64) if index in without else columns.groups_with_keys(index)
+        if groups is not None and not len(groups):
             # Its rows still count, because numbering continues in later files.
             yield _stripe_events(EventChunk(keys.slice(0, 0), {}), keys, count, is_last=index == last)
         else:

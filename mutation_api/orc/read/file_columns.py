@@ -296,21 +296,23 @@ class FileColumns:
         """The hashes of the values of which a column has one in each chosen row, by name in the file."""
         known = {} if self.wanted.only is None else self.wanted.only.equal_values()
         found = {}
-        for column in self.wanted.key_columns:
+        for stored, column in self._stored_keys.items():
             values = known.get(column.name)
-            if (
-                values is not None
-                and len(values) <= MOST_VALUES
-                and parse_hive_type(column.type).kind in HASHED_KINDS
-            ):
-                found.update(dict.fromkeys(self._names([column]), hashes_of(values)))
+            is_hashed = self._key_types[stored].kind in HASHED_KINDS
+            if values is not None and is_hashed and len(values) <= MOST_VALUES:
+                found[stored] = hashes_of(values)
         return found
 
     @functools.cached_property
-    def _key_types(self) -> dict[str, HiveType]:
-        """The types of the table's key columns, by the names under which they are read."""
+    def _stored_keys(self) -> dict[str, AcidColumn]:
+        """The table's key columns that the file has, by the names under which they are read."""
         columns = [c for c in self.wanted.key_columns if c.name in self.in_file]
-        return {n: parse_hive_type(c.type) for n, c in zip(self._names(columns), columns, strict=True)}
+        return dict(zip(self._names(columns), columns, strict=True))
+
+    @functools.cached_property
+    def _key_types(self) -> dict[str, HiveType]:
+        """The types of these columns, by the same names."""
+        return {stored: parse_hive_type(column.type) for stored, column in self._stored_keys.items()}
 
     @functools.cached_property
     def _key_ranges(self) -> list[dict[str, Range]]:
@@ -321,9 +323,8 @@ class FileColumns:
 
     def _by_column(self, parts: Sequence[Mapping[str, Range]]) -> list[dict[str, Range]]:
         """Return the ranges of key columns by the names of the table's columns."""
-        columns = [c for c in self.wanted.key_columns if c.name in self.in_file]
-        stored = dict(zip(self._names(columns), columns, strict=True))
-        return [{stored[name].name: ends for name, ends in ranges.items()} for ranges in parts]
+        keys = self._stored_keys
+        return [{keys[name].name: ends for name, ends in ranges.items()} for ranges in parts]
 
     def sought_rows(self) -> SoughtRows | None:
         """Return where the sought ROW__IDs may be. None if none are sought, or the file is small or plain."""

@@ -34,7 +34,7 @@ from mutation_api.orc.format.row_groups import (
     ranges_of_groups,
 )
 from mutation_api.orc.format.stored_values import Range, column_id, column_type_in, comparable_range
-from mutation_api.orc.format.stripe_sections import StripeFooter, parse_statistics
+from mutation_api.orc.format.stripe_sections import Stream, StripeFooter, parse_statistics
 from mutation_api.orc.format.tail import OrcTail, tail_of
 from mutation_api.orc.format.time_zones import (
     find_zones,
@@ -246,14 +246,12 @@ class OrcInput:
             return []
         with self._reading() as opened:
             footer = self._stripe_footer(opened, index)
-            for stream in footer.streams:
-                if (stream.kind, stream.column) == (STREAM_KIND_BLOOM_FILTER_UTF8, number):
-                    self._load(opened, index, [(stream.start, stream.stop)])
-                    opened.stream.seek(stream.start)
-                    section = opened.stream.read(stream.stop - stream.start)
-                    found = parse_bloom_filters(section, self._tail)
-                    return found if len(found) == self.row_groups(index).count else []
-        return []
+            streams = [
+                s for s in footer.streams if (s.kind, s.column) == (STREAM_KIND_BLOOM_FILTER_UTF8, number)
+            ]
+            sections = self._sections(opened, index, streams) if streams else {}
+            found = parse_bloom_filters(sections[number], self._tail) if sections else []
+        return found if len(found) == self.row_groups(index).count else []
 
     def _read_groups(
         self, index: int, columns: Sequence[str], groups: NDArray[np.int64]
@@ -287,15 +285,21 @@ class OrcInput:
         if not sections.keys() >= set(columns):
             if opened.ranged is None:
                 streams = [stream for stream in streams if stream.column in columns]
-            self._load(opened, index, ((stream.start, stream.stop) for stream in streams))
-            for stream in streams:
-                opened.stream.seek(stream.start)
-                sections[stream.column] = opened.stream.read(stream.stop - stream.start)
+            sections.update(self._sections(opened, index, streams))
         for column in columns:
             if column not in entries:
                 entries[column] = parse_row_index(sections[column], self._tail)
         found = {column: entries[column] for column in columns}
         return found if all(len(own) == count for own in found.values()) else {}
+
+    def _sections(self, opened: OpenFile, index: int, streams: Sequence[Stream]) -> dict[int, bytes]:
+        """Return streams of a stripe's index as in the file, by column."""
+        self._load(opened, index, ((stream.start, stream.stop) for stream in streams))
+        found = {}
+        for stream in streams:
+            opened.stream.seek(stream.start)
+            found[stream.column] = opened.stream.read(stream.stop - stream.start)
+        return found
 
     def stripe_rows(self, index: int) -> int:
         """Return the number of rows of one stripe."""

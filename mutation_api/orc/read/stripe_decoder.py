@@ -87,9 +87,9 @@ class StripeDecoder:
             RecordValueError: If Arrow, or the requested form, cannot hold a value.
             ReadError: If this machine cannot decode it.
         """
+        has_moments = any(has_timestamp(column_type_in(self._schema, name)) for name in columns)
         found = []
         for index in stripes:
-            has_moments = any(has_timestamp(column_type_in(self._schema, name)) for name in columns)
             rows = None
             if not unsafe and not (self._needs_pyorc and has_moments):
                 rows = self._read_with_pyarrow(file, index, columns, footer)
