@@ -9,7 +9,7 @@ Source: the ORC v1 specification (compression, stripes, file tail).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import deflate
@@ -97,27 +97,18 @@ def plain_stripe(
     most = sum(c.stop - c.start if c.is_original else tail.block_bytes for each in chunks for c in each)
     if most > MOST_BYTES:
         return None
-    types = b"".join(bytes_field(FOOTER_TYPE, each) for each in tail.types)
-    messages = len(types) + len(chosen) * _BYTES_PER_STREAM + len(tail.types) * _BYTES_PER_ENCODING
+    messages = len(_types(tail)) + len(chosen) * _BYTES_PER_STREAM + len(tail.types) * _BYTES_PER_ENCODING
     buffer = pa.allocate_buffer(most + messages + len(footer.zone) + _BYTES_OF_TAIL)
     file = pa.FixedSizeBufferWriter(buffer)
-    file.write(MAGIC)
-    streams = []
+    contents = (
+        (found, (_content(data, each, tail.block_bytes) for each in parts))
+        for data, parts, found in zip(packed, chunks, chosen, strict=True)
+    )
     try:
-        for data, parts, found in zip(packed, chunks, chosen, strict=True):
-            start = file.tell()
-            for each in parts:
-                file.write(_content(data, each, tail.block_bytes))
-            streams.append(Stream(found.kind, found.column, start, file.tell()))
+        plain, footers = _write(file, tail, footer, [(tail.stripes[index].row_count, contents)])
     except (deflate.DeflateError, OSError):
         return None
-    copied = footer._replace(streams=tuple(streams))
-    end = _stripe_footer(copied)
-    start = len(MAGIC)
-    stripe = StripeInfo(start, 0, file.tell() - start, len(end), tail.stripes[index].row_count)
-    plain = _plain_tail(tail, [stripe])
-    file.write(end + _tail(plain, types))
-    return PlainStripes(buffer.slice(0, file.tell()), plain, (copied,))
+    return PlainStripes(buffer.slice(0, file.tell()), plain, footers)
 
 
 def plain_file(
@@ -130,27 +121,36 @@ def plain_file(
         footer: the footer of a stripe of that file, which has the same encodings and time zone.
         stripes: the number of rows and the content of the streams of each stripe.
     """
-    parts, position = [MAGIC], len(MAGIC)
+    file = pa.BufferOutputStream()
+    whole = ((rows, ((stream, (content,)) for stream, content in contents)) for rows, contents in stripes)
+    plain, footers = _write(file, tail, footer, whole)
+    return PlainStripes(file.getvalue(), plain, footers)
+
+
+def _write(
+    file: pa.NativeFile,
+    tail: OrcTail,
+    footer: StripeFooter,
+    stripes: Iterable[tuple[int, Iterable[tuple[Stream, Iterable[Any]]]]],
+) -> tuple[OrcTail, tuple[StripeFooter, ...]]:
+    """Write a file without compression, whose streams come in parts. Return its tail, and its footers."""
+    file.write(MAGIC)
     found, footers = [], []
     for row_count, contents in stripes:
-        start, streams = position, []
-        for stream, content in contents:
-            streams.append(Stream(stream.kind, stream.column, position, position + len(content)))
-            parts.append(content)
-            position += len(content)
+        first, streams = file.tell(), []
+        for stream, parts in contents:
+            start = file.tell()
+            for part in parts:
+                file.write(part)
+            streams.append(Stream(stream.kind, stream.column, start, file.tell()))
         footers.append(footer._replace(streams=tuple(streams)))
         end = _stripe_footer(footers[-1])
-        found.append(StripeInfo(start, 0, position - start, len(end), row_count))
-        parts.append(end)
-        position += len(end)
-    plain = _plain_tail(tail, found)
-    parts.append(_tail(plain, b"".join(bytes_field(FOOTER_TYPE, each) for each in tail.types)))
-    return PlainStripes(pa.py_buffer(b"".join(parts)), plain, tuple(footers))
-
-
-def _plain_tail(tail: OrcTail, stripes: Sequence[StripeInfo]) -> OrcTail:
-    rows = sum(stripe.row_count for stripe in stripes)
-    return tail._replace(compression=Compression.NONE, stripes=tuple(stripes), row_count=rows)
+        found.append(StripeInfo(first, 0, file.tell() - first, len(end), row_count))
+        file.write(end)
+    rows = sum(stripe.row_count for stripe in found)
+    plain = tail._replace(compression=Compression.NONE, stripes=tuple(found), row_count=rows)
+    file.write(_tail(plain))
+    return plain, tuple(footers)
 
 
 def _read(stream: Any, place: Stream) -> memoryview:
@@ -179,14 +179,18 @@ def _stripe_footer(footer: StripeFooter) -> bytes:
     return b"".join(parts)
 
 
-def _tail(tail: OrcTail, types: bytes) -> bytes:
+def _types(tail: OrcTail) -> bytes:
+    return b"".join(bytes_field(FOOTER_TYPE, each) for each in tail.types)
+
+
+def _tail(tail: OrcTail) -> bytes:
     """Return the footer, the postscript and the length of the postscript."""
     footer = b"".join(
         [
             number_field(FOOTER_HEADER_LENGTH, len(MAGIC)),
             number_field(FOOTER_CONTENT_LENGTH, tail.stripes[-1].end),
             *(bytes_field(FOOTER_STRIPE, stripe.message) for stripe in tail.stripes),
-            types,
+            _types(tail),
             number_field(FOOTER_ROW_COUNT, tail.row_count),
             number_field(FOOTER_WRITER, tail.writer),
             *(number_field(FOOTER_CALENDAR, code) for code, p in CALENDARS.items() if p is tail.is_proleptic),
