@@ -306,7 +306,11 @@ class MetastoreClient(CompactionQueue, Protocol):
         ...
 
     def get_open_txns(self) -> OpenTxns:
-        """Return all transactions that are open, or aborted and not yet cleaned."""
+        """Return all transactions that are open, or aborted and not yet cleaned.
+
+        A 4.x server cannot name the users while an id of the last second is missing. Users, hosts and times
+        are unknown then.
+        """
         ...
 
     def heartbeat_txn_range(self, first: int, last: int) -> HeartbeatResult:

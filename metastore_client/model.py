@@ -270,7 +270,7 @@ class LockInfo:
 class TxnInfo:
     """A transaction that is open, or aborted and not yet cleaned.
 
-    Times are milliseconds since 1970, or None if unknown.
+    Times are milliseconds since 1970, or None if unknown. ``user`` and ``hostname`` are empty if unknown.
     """
 
     id: int

@@ -193,6 +193,11 @@ class ValidTxnList(ValidIdList):
         return f"{self.high_watermark}:{self.min_open}:" + ":".join(map(str, self.exceptions))
 
 
+def marked(ids: Sequence[int], bits: bytes) -> frozenset[int]:
+    """Return the ids whose bit is set. Bit i % 8 of byte i // 8 belongs to ``ids[i]``; absent bits are 0."""
+    return frozenset(id for at, id in enumerate(ids) if at // 8 < len(bits) and bits[at // 8] >> at % 8 & 1)
+
+
 @dataclass(frozen=True)
 class ValidWriteIdList(ValidIdList):
     """The write ids of one table that a snapshot sees. ``table`` is ``database.table``."""
@@ -208,15 +213,8 @@ class ValidWriteIdList(ValidIdList):
         min_open: int | None,
         aborted_bits: bytes,
     ) -> ValidWriteIdList:
-        """Build the list from a server's answer.
-
-        Bit i % 8 of byte i // 8 of ``aborted_bits`` is set if ``invalid[i]`` is aborted.
-        """
-        aborted = frozenset(
-            id
-            for at, id in enumerate(invalid)
-            if at // 8 < len(aborted_bits) and aborted_bits[at // 8] >> at % 8 & 1
-        )
+        """Build the list from a server's answer. See :func:`marked` for ``aborted_bits``."""
+        aborted = marked(invalid, aborted_bits)
         least_open = min((id for id in invalid if id not in aborted), default=NO_OPEN_ID)
         return cls(
             high_watermark,

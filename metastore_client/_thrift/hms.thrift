@@ -417,6 +417,13 @@ struct GetOpenTxnsInfoResponse {
   2: required list<TxnInfo> open_txns
 }
 
+struct GetOpenTxnsResponse {
+  1: required i64 txn_high_water_mark,
+  2: required list<i64> open_txns,
+  3: optional i64 min_open_txn,
+  4: required binary abortedBits
+}
+
 struct HeartbeatTxnRangeRequest {
   1: required i64 min,
   2: required i64 max
@@ -719,6 +726,8 @@ service Metastore2 extends Metastore {
 }
 
 service Metastore3 extends Metastore {
+  // 2.3 answers with a set, which this structure would skip.
+  GetOpenTxnsResponse get_open_txns(),
   void add_dynamic_partitions(1: AddDynamicPartitions3 rqst) throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2),
   AllocateTableWriteIdsResponse allocate_table_write_ids(1: AllocateTableWriteIdsRequest rqst)
     throws (1: NoSuchTxnException o1, 2: TxnAbortedException o2, 3: MetaException o3),

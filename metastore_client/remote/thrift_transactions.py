@@ -7,7 +7,8 @@ a 2.3 server grants the second request ahead of the queue. ``commit_txn`` is lef
 find out its outcome.
 
 In some calls (write ids), a 3.1 server hangs up if the transaction is not open. The client then requests the
-transaction's state on a new connection.
+transaction's state on a new connection. 4.1 and 4.2 servers hang up when they list transactions while an id
+is missing. The client then asks for the ids alone.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from metastore_client._thrift.gen import Metastore2, Metastore3, Metastore4
 from metastore_client.errors import (
     InvalidRequestError,
     MetastoreError,
+    MetastoreUnavailableError,
     NoSuchTxnError,
     TxnAbortedError,
     UnsupportedByServerError,
@@ -39,6 +41,7 @@ from metastore_client.remote.thrift_values import (
     CATALOG,
     lock_info,
     lock_response,
+    open_txns_without_users,
     safe_text,
     thrift_component,
     ttypes,
@@ -81,7 +84,14 @@ class TransactionCalls(ThriftCalls):
 
         See :meth:`MetastoreClient.get_open_txns`.
         """
-        answer = self._call("get_open_txns_info", repeat=True)
+        try:
+            answer = self._call("get_open_txns_info", repeat=True)
+        except MetastoreUnavailableError as error:
+            if not error.outcome_unknown or not self.capabilities().has_write_ids:
+                raise
+            # If an id below one of the last second is missing, 4.1 and 4.2 take it for open. They have no
+            # user for it, and hang up since an answer without a user is invalid. The list of ids has no users.
+            return open_txns_without_users(self._call("get_open_txns", service=Metastore3, repeat=True))
         return OpenTxns(
             answer["txn_high_water_mark"].number_from(0), tuple(map(txn_info, answer["open_txns"].elements()))
         )

@@ -22,6 +22,7 @@ from metastore_client.model import (
     LockResponse,
     LockState,
     LockType,
+    OpenTxns,
     PartitionInfo,
     TableInfo,
     TxnInfo,
@@ -30,7 +31,7 @@ from metastore_client.model import (
 )
 from metastore_client.partition_name import check_name, make_partition_name, parse_partition_name
 from metastore_client.remote.thrift_answers import Answer
-from metastore_client.valid_ids import ValidWriteIdList
+from metastore_client.valid_ids import ValidWriteIdList, marked
 
 __all__ = [
     "CATALOG",
@@ -239,6 +240,20 @@ def txn_info(answer: Answer) -> TxnInfo:
         agent_info=answer["agentInfo"].text_or_empty(),
         started_time=answer["startedTime"].optional(Answer.number),
         last_heartbeat_time=answer["lastHeartbeatTime"].optional(Answer.number),
+    )
+
+
+def open_txns_without_users(answer: Answer) -> OpenTxns:
+    """Return the transactions of an answer that contains only their ids and states.
+
+    Raises:
+        InvalidAnswerError: If the answer lacks a field or contains an invalid value.
+    """
+    ids = [each.id() for each in answer["open_txns"].elements()]
+    aborted = marked(ids, answer["abortedBits"].octets())
+    return OpenTxns(
+        answer["txn_high_water_mark"].number_from(0),
+        tuple(TxnInfo(id, TxnState.ABORTED if id in aborted else TxnState.OPEN, "", "") for id in ids),
     )
 
 

@@ -22,6 +22,7 @@ from metastore_client.model import (
     LockRequest,
     LockState,
     LockType,
+    TxnState,
     WriteNotification,
 )
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
@@ -99,6 +100,25 @@ def test_3_1_hangs_up_when_it_fails_inside_and_4_1_does_not(
         with pytest.raises(MetastoreError, match="Internal error"):
             client._call("open_txns", ttypes.OpenTxnRequest(num_txns=0, user="u", hostname="h"))
         assert open_txn(client) > 0
+
+
+def test_4_hangs_up_when_it_lists_transactions_with_a_missing_id(on_4: ThriftMetastoreClient) -> None:
+    """It takes a missing id for open, for one second, and has no user for it; the client lists the ids."""
+    for _ in range(100):
+        before = open_txn(on_4)
+        with pytest.raises(MetastoreError, match="Internal error"):  # the id is used up
+            on_4._call("open_txns", ttypes.OpenTxnRequest(num_txns=1, user="u" * 5_000, hostname="h"))
+        after = open_txn(on_4)
+        try:
+            on_4._call("get_open_txns_info")
+        except MetastoreUnavailableError as error:
+            assert error.outcome_unknown
+            states = {each.id: each.state for each in on_4.get_open_txns().txns}
+            assert states[before] is states[after] is TxnState.OPEN
+            if before + 1 in states:
+                assert states[before + 1] is TxnState.OPEN
+                return
+    pytest.fail("a missing id never disturbed the server")
 
 
 def test_3_1_gives_a_second_write_id_to_a_transaction_in_a_mixed_list(

@@ -20,6 +20,9 @@ all_structs = []
 
 
 class Iface(metastore_client._thrift.gen.Metastore.Iface):
+    def get_open_txns(self):
+        pass
+
     def add_dynamic_partitions(self, rqst):
         """
         Parameters:
@@ -72,6 +75,32 @@ class Iface(metastore_client._thrift.gen.Metastore.Iface):
 class Client(metastore_client._thrift.gen.Metastore.Client, Iface):
     def __init__(self, iprot, oprot=None):
         metastore_client._thrift.gen.Metastore.Client.__init__(self, iprot, oprot)
+
+    def get_open_txns(self):
+        self.send_get_open_txns()
+        return self.recv_get_open_txns()
+
+    def send_get_open_txns(self):
+        self._oprot.writeMessageBegin('get_open_txns', TMessageType.CALL, self._seqid)
+        args = get_open_txns_args()
+        args.write(self._oprot)
+        self._oprot.writeMessageEnd()
+        self._oprot.trans.flush()
+
+    def recv_get_open_txns(self):
+        iprot = self._iprot
+        (fname, mtype, rseqid) = iprot.readMessageBegin()
+        if mtype == TMessageType.EXCEPTION:
+            x = TApplicationException()
+            x.read(iprot)
+            iprot.readMessageEnd()
+            raise x
+        result = get_open_txns_result()
+        result.read(iprot)
+        iprot.readMessageEnd()
+        if result.success is not None:
+            return result.success
+        raise TApplicationException(TApplicationException.MISSING_RESULT, "get_open_txns failed: unknown result")
 
     def add_dynamic_partitions(self, rqst):
         """
@@ -293,6 +322,7 @@ class Client(metastore_client._thrift.gen.Metastore.Client, Iface):
 class Processor(metastore_client._thrift.gen.Metastore.Processor, Iface, TProcessor):
     def __init__(self, handler):
         metastore_client._thrift.gen.Metastore.Processor.__init__(self, handler)
+        self._processMap["get_open_txns"] = Processor.process_get_open_txns
         self._processMap["add_dynamic_partitions"] = Processor.process_add_dynamic_partitions
         self._processMap["allocate_table_write_ids"] = Processor.process_allocate_table_write_ids
         self._processMap["get_valid_write_ids"] = Processor.process_get_valid_write_ids
@@ -320,6 +350,29 @@ class Processor(metastore_client._thrift.gen.Metastore.Processor, Iface, TProces
         else:
             self._processMap[name](self, seqid, iprot, oprot)
         return True
+
+    def process_get_open_txns(self, seqid, iprot, oprot):
+        args = get_open_txns_args()
+        args.read(iprot)
+        iprot.readMessageEnd()
+        result = get_open_txns_result()
+        try:
+            result.success = self._handler.get_open_txns()
+            msg_type = TMessageType.REPLY
+        except TTransport.TTransportException:
+            raise
+        except TApplicationException as ex:
+            logging.exception('TApplication exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = ex
+        except Exception:
+            logging.exception('Unexpected exception in handler')
+            msg_type = TMessageType.EXCEPTION
+            result = TApplicationException(TApplicationException.INTERNAL_ERROR, 'Internal error')
+        oprot.writeMessageBegin("get_open_txns", msg_type, seqid)
+        result.write(oprot)
+        oprot.writeMessageEnd()
+        oprot.trans.flush()
 
     def process_add_dynamic_partitions(self, seqid, iprot, oprot):
         args = add_dynamic_partitions_args()
@@ -499,6 +552,111 @@ class Processor(metastore_client._thrift.gen.Metastore.Processor, Iface, TProces
         oprot.trans.flush()
 
 # HELPER FUNCTIONS AND STRUCTURES
+
+
+class get_open_txns_args(object):
+
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('get_open_txns_args')
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(get_open_txns_args)
+get_open_txns_args.thrift_spec = (
+)
+
+
+class get_open_txns_result(object):
+    """
+    Attributes:
+     - success
+
+    """
+
+
+    def __init__(self, success=None,):
+        self.success = success
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 0:
+                if ftype == TType.STRUCT:
+                    self.success = GetOpenTxnsResponse()
+                    self.success.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('get_open_txns_result')
+        if self.success is not None:
+            oprot.writeFieldBegin('success', TType.STRUCT, 0)
+            self.success.write(oprot)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+all_structs.append(get_open_txns_result)
+get_open_txns_result.thrift_spec = (
+    (0, TType.STRUCT, 'success', [GetOpenTxnsResponse, None], None, ),  # 0
+)
 
 
 class add_dynamic_partitions_args(object):

@@ -1733,11 +1733,11 @@ class add_write_ids_to_min_history_args(object):
             elif fid == 2:
                 if ftype == TType.MAP:
                     self.writeIds = {}
-                    (_ktype474, _vtype475, _size473) = iprot.readMapBegin()
-                    for _i477 in range(_size473):
-                        _key478 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val479 = iprot.readI64()
-                        self.writeIds[_key478] = _val479
+                    (_ktype481, _vtype482, _size480) = iprot.readMapBegin()
+                    for _i484 in range(_size480):
+                        _key485 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val486 = iprot.readI64()
+                        self.writeIds[_key485] = _val486
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -1758,9 +1758,9 @@ class add_write_ids_to_min_history_args(object):
         if self.writeIds is not None:
             oprot.writeFieldBegin('writeIds', TType.MAP, 2)
             oprot.writeMapBegin(TType.STRING, TType.I64, len(self.writeIds))
-            for kiter480, viter481 in self.writeIds.items():
-                oprot.writeString(kiter480.encode('utf-8') if sys.version_info[0] == 2 else kiter480)
-                oprot.writeI64(viter481)
+            for kiter487, viter488 in self.writeIds.items():
+                oprot.writeString(kiter487.encode('utf-8') if sys.version_info[0] == 2 else kiter487)
+                oprot.writeI64(viter488)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()

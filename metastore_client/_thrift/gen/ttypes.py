@@ -6232,6 +6232,110 @@ class GetOpenTxnsInfoResponse(object):
         return not (self == other)
 
 
+class GetOpenTxnsResponse(object):
+    """
+    Attributes:
+     - txn_high_water_mark
+     - open_txns
+     - min_open_txn
+     - abortedBits
+
+    """
+
+
+    def __init__(self, txn_high_water_mark=None, open_txns=None, min_open_txn=None, abortedBits=None,):
+        self.txn_high_water_mark = txn_high_water_mark
+        self.open_txns = open_txns
+        self.min_open_txn = min_open_txn
+        self.abortedBits = abortedBits
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.I64:
+                    self.txn_high_water_mark = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.LIST:
+                    self.open_txns = []
+                    (_etype292, _size289) = iprot.readListBegin()
+                    for _i293 in range(_size289):
+                        _elem294 = iprot.readI64()
+                        self.open_txns.append(_elem294)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.I64:
+                    self.min_open_txn = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.STRING:
+                    self.abortedBits = iprot.readBinary()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('GetOpenTxnsResponse')
+        if self.txn_high_water_mark is not None:
+            oprot.writeFieldBegin('txn_high_water_mark', TType.I64, 1)
+            oprot.writeI64(self.txn_high_water_mark)
+            oprot.writeFieldEnd()
+        if self.open_txns is not None:
+            oprot.writeFieldBegin('open_txns', TType.LIST, 2)
+            oprot.writeListBegin(TType.I64, len(self.open_txns))
+            for iter295 in self.open_txns:
+                oprot.writeI64(iter295)
+            oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        if self.min_open_txn is not None:
+            oprot.writeFieldBegin('min_open_txn', TType.I64, 3)
+            oprot.writeI64(self.min_open_txn)
+            oprot.writeFieldEnd()
+        if self.abortedBits is not None:
+            oprot.writeFieldBegin('abortedBits', TType.STRING, 4)
+            oprot.writeBinary(self.abortedBits)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.txn_high_water_mark is None:
+            raise TProtocolException(message='Required field txn_high_water_mark is unset!')
+        if self.open_txns is None:
+            raise TProtocolException(message='Required field open_txns is unset!')
+        if self.abortedBits is None:
+            raise TProtocolException(message='Required field abortedBits is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
 class HeartbeatTxnRangeRequest(object):
     """
     Attributes:
@@ -6329,20 +6433,20 @@ class HeartbeatTxnRangeResponse(object):
             if fid == 1:
                 if ftype == TType.SET:
                     self.aborted = set()
-                    (_etype292, _size289) = iprot.readSetBegin()
-                    for _i293 in range(_size289):
-                        _elem294 = iprot.readI64()
-                        self.aborted.add(_elem294)
+                    (_etype299, _size296) = iprot.readSetBegin()
+                    for _i300 in range(_size296):
+                        _elem301 = iprot.readI64()
+                        self.aborted.add(_elem301)
                     iprot.readSetEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 2:
                 if ftype == TType.SET:
                     self.nosuch = set()
-                    (_etype298, _size295) = iprot.readSetBegin()
-                    for _i299 in range(_size295):
-                        _elem300 = iprot.readI64()
-                        self.nosuch.add(_elem300)
+                    (_etype305, _size302) = iprot.readSetBegin()
+                    for _i306 in range(_size302):
+                        _elem307 = iprot.readI64()
+                        self.nosuch.add(_elem307)
                     iprot.readSetEnd()
                 else:
                     iprot.skip(ftype)
@@ -6359,15 +6463,15 @@ class HeartbeatTxnRangeResponse(object):
         if self.aborted is not None:
             oprot.writeFieldBegin('aborted', TType.SET, 1)
             oprot.writeSetBegin(TType.I64, len(self.aborted))
-            for iter301 in self.aborted:
-                oprot.writeI64(iter301)
+            for iter308 in self.aborted:
+                oprot.writeI64(iter308)
             oprot.writeSetEnd()
             oprot.writeFieldEnd()
         if self.nosuch is not None:
             oprot.writeFieldBegin('nosuch', TType.SET, 2)
             oprot.writeSetBegin(TType.I64, len(self.nosuch))
-            for iter302 in self.nosuch:
-                oprot.writeI64(iter302)
+            for iter309 in self.nosuch:
+                oprot.writeI64(iter309)
             oprot.writeSetEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -6438,10 +6542,10 @@ class AddDynamicPartitions2(object):
             elif fid == 4:
                 if ftype == TType.LIST:
                     self.partitionnames = []
-                    (_etype306, _size303) = iprot.readListBegin()
-                    for _i307 in range(_size303):
-                        _elem308 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.partitionnames.append(_elem308)
+                    (_etype313, _size310) = iprot.readListBegin()
+                    for _i314 in range(_size310):
+                        _elem315 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.partitionnames.append(_elem315)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6475,8 +6579,8 @@ class AddDynamicPartitions2(object):
         if self.partitionnames is not None:
             oprot.writeFieldBegin('partitionnames', TType.LIST, 4)
             oprot.writeListBegin(TType.STRING, len(self.partitionnames))
-            for iter309 in self.partitionnames:
-                oprot.writeString(iter309.encode('utf-8') if sys.version_info[0] == 2 else iter309)
+            for iter316 in self.partitionnames:
+                oprot.writeString(iter316.encode('utf-8') if sys.version_info[0] == 2 else iter316)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.operationType is not None:
@@ -6562,10 +6666,10 @@ class AddDynamicPartitions3(object):
             elif fid == 5:
                 if ftype == TType.LIST:
                     self.partitionnames = []
-                    (_etype313, _size310) = iprot.readListBegin()
-                    for _i314 in range(_size310):
-                        _elem315 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.partitionnames.append(_elem315)
+                    (_etype320, _size317) = iprot.readListBegin()
+                    for _i321 in range(_size317):
+                        _elem322 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.partitionnames.append(_elem322)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6603,8 +6707,8 @@ class AddDynamicPartitions3(object):
         if self.partitionnames is not None:
             oprot.writeFieldBegin('partitionnames', TType.LIST, 5)
             oprot.writeListBegin(TType.STRING, len(self.partitionnames))
-            for iter316 in self.partitionnames:
-                oprot.writeString(iter316.encode('utf-8') if sys.version_info[0] == 2 else iter316)
+            for iter323 in self.partitionnames:
+                oprot.writeString(iter323.encode('utf-8') if sys.version_info[0] == 2 else iter323)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.operationType is not None:
@@ -6750,10 +6854,10 @@ class AllocateTableWriteIdsRequest(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.txnIds = []
-                    (_etype320, _size317) = iprot.readListBegin()
-                    for _i321 in range(_size317):
-                        _elem322 = iprot.readI64()
-                        self.txnIds.append(_elem322)
+                    (_etype327, _size324) = iprot.readListBegin()
+                    for _i328 in range(_size324):
+                        _elem329 = iprot.readI64()
+                        self.txnIds.append(_elem329)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6783,8 +6887,8 @@ class AllocateTableWriteIdsRequest(object):
         if self.txnIds is not None:
             oprot.writeFieldBegin('txnIds', TType.LIST, 3)
             oprot.writeListBegin(TType.I64, len(self.txnIds))
-            for iter323 in self.txnIds:
-                oprot.writeI64(iter323)
+            for iter330 in self.txnIds:
+                oprot.writeI64(iter330)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.reallocate is not None:
@@ -6836,11 +6940,11 @@ class AllocateTableWriteIdsResponse(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.txnToWriteIds = []
-                    (_etype327, _size324) = iprot.readListBegin()
-                    for _i328 in range(_size324):
-                        _elem329 = TxnToWriteId()
-                        _elem329.read(iprot)
-                        self.txnToWriteIds.append(_elem329)
+                    (_etype334, _size331) = iprot.readListBegin()
+                    for _i335 in range(_size331):
+                        _elem336 = TxnToWriteId()
+                        _elem336.read(iprot)
+                        self.txnToWriteIds.append(_elem336)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6857,8 +6961,8 @@ class AllocateTableWriteIdsResponse(object):
         if self.txnToWriteIds is not None:
             oprot.writeFieldBegin('txnToWriteIds', TType.LIST, 1)
             oprot.writeListBegin(TType.STRUCT, len(self.txnToWriteIds))
-            for iter330 in self.txnToWriteIds:
-                iter330.write(oprot)
+            for iter337 in self.txnToWriteIds:
+                iter337.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -6906,10 +7010,10 @@ class GetValidWriteIdsRequest(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.fullTableNames = []
-                    (_etype334, _size331) = iprot.readListBegin()
-                    for _i335 in range(_size331):
-                        _elem336 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.fullTableNames.append(_elem336)
+                    (_etype341, _size338) = iprot.readListBegin()
+                    for _i342 in range(_size338):
+                        _elem343 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.fullTableNames.append(_elem343)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6931,8 +7035,8 @@ class GetValidWriteIdsRequest(object):
         if self.fullTableNames is not None:
             oprot.writeFieldBegin('fullTableNames', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.fullTableNames))
-            for iter337 in self.fullTableNames:
-                oprot.writeString(iter337.encode('utf-8') if sys.version_info[0] == 2 else iter337)
+            for iter344 in self.fullTableNames:
+                oprot.writeString(iter344.encode('utf-8') if sys.version_info[0] == 2 else iter344)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.validTxnList is not None:
@@ -7000,10 +7104,10 @@ class TableValidWriteIds(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.invalidWriteIds = []
-                    (_etype341, _size338) = iprot.readListBegin()
-                    for _i342 in range(_size338):
-                        _elem343 = iprot.readI64()
-                        self.invalidWriteIds.append(_elem343)
+                    (_etype348, _size345) = iprot.readListBegin()
+                    for _i349 in range(_size345):
+                        _elem350 = iprot.readI64()
+                        self.invalidWriteIds.append(_elem350)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -7038,8 +7142,8 @@ class TableValidWriteIds(object):
         if self.invalidWriteIds is not None:
             oprot.writeFieldBegin('invalidWriteIds', TType.LIST, 3)
             oprot.writeListBegin(TType.I64, len(self.invalidWriteIds))
-            for iter344 in self.invalidWriteIds:
-                oprot.writeI64(iter344)
+            for iter351 in self.invalidWriteIds:
+                oprot.writeI64(iter351)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.minOpenWriteId is not None:
@@ -7099,11 +7203,11 @@ class GetValidWriteIdsResponse(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.tblValidWriteIds = []
-                    (_etype348, _size345) = iprot.readListBegin()
-                    for _i349 in range(_size345):
-                        _elem350 = TableValidWriteIds()
-                        _elem350.read(iprot)
-                        self.tblValidWriteIds.append(_elem350)
+                    (_etype355, _size352) = iprot.readListBegin()
+                    for _i356 in range(_size352):
+                        _elem357 = TableValidWriteIds()
+                        _elem357.read(iprot)
+                        self.tblValidWriteIds.append(_elem357)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -7120,8 +7224,8 @@ class GetValidWriteIdsResponse(object):
         if self.tblValidWriteIds is not None:
             oprot.writeFieldBegin('tblValidWriteIds', TType.LIST, 1)
             oprot.writeListBegin(TType.STRUCT, len(self.tblValidWriteIds))
-            for iter351 in self.tblValidWriteIds:
-                iter351.write(oprot)
+            for iter358 in self.tblValidWriteIds:
+                iter358.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -7180,40 +7284,40 @@ class InsertEventRequestData(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filesAdded = []
-                    (_etype355, _size352) = iprot.readListBegin()
-                    for _i356 in range(_size352):
-                        _elem357 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filesAdded.append(_elem357)
+                    (_etype362, _size359) = iprot.readListBegin()
+                    for _i363 in range(_size359):
+                        _elem364 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filesAdded.append(_elem364)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.filesAddedChecksum = []
-                    (_etype361, _size358) = iprot.readListBegin()
-                    for _i362 in range(_size358):
-                        _elem363 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filesAddedChecksum.append(_elem363)
+                    (_etype368, _size365) = iprot.readListBegin()
+                    for _i369 in range(_size365):
+                        _elem370 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filesAddedChecksum.append(_elem370)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 4:
                 if ftype == TType.LIST:
                     self.subDirectoryList = []
-                    (_etype367, _size364) = iprot.readListBegin()
-                    for _i368 in range(_size364):
-                        _elem369 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.subDirectoryList.append(_elem369)
+                    (_etype374, _size371) = iprot.readListBegin()
+                    for _i375 in range(_size371):
+                        _elem376 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.subDirectoryList.append(_elem376)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 5:
                 if ftype == TType.LIST:
                     self.partitionVal = []
-                    (_etype373, _size370) = iprot.readListBegin()
-                    for _i374 in range(_size370):
-                        _elem375 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.partitionVal.append(_elem375)
+                    (_etype380, _size377) = iprot.readListBegin()
+                    for _i381 in range(_size377):
+                        _elem382 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.partitionVal.append(_elem382)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -7234,29 +7338,29 @@ class InsertEventRequestData(object):
         if self.filesAdded is not None:
             oprot.writeFieldBegin('filesAdded', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filesAdded))
-            for iter376 in self.filesAdded:
-                oprot.writeString(iter376.encode('utf-8') if sys.version_info[0] == 2 else iter376)
+            for iter383 in self.filesAdded:
+                oprot.writeString(iter383.encode('utf-8') if sys.version_info[0] == 2 else iter383)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.filesAddedChecksum is not None:
             oprot.writeFieldBegin('filesAddedChecksum', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.filesAddedChecksum))
-            for iter377 in self.filesAddedChecksum:
-                oprot.writeString(iter377.encode('utf-8') if sys.version_info[0] == 2 else iter377)
+            for iter384 in self.filesAddedChecksum:
+                oprot.writeString(iter384.encode('utf-8') if sys.version_info[0] == 2 else iter384)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.subDirectoryList is not None:
             oprot.writeFieldBegin('subDirectoryList', TType.LIST, 4)
             oprot.writeListBegin(TType.STRING, len(self.subDirectoryList))
-            for iter378 in self.subDirectoryList:
-                oprot.writeString(iter378.encode('utf-8') if sys.version_info[0] == 2 else iter378)
+            for iter385 in self.subDirectoryList:
+                oprot.writeString(iter385.encode('utf-8') if sys.version_info[0] == 2 else iter385)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.partitionVal is not None:
             oprot.writeFieldBegin('partitionVal', TType.LIST, 5)
             oprot.writeListBegin(TType.STRING, len(self.partitionVal))
-            for iter379 in self.partitionVal:
-                oprot.writeString(iter379.encode('utf-8') if sys.version_info[0] == 2 else iter379)
+            for iter386 in self.partitionVal:
+                oprot.writeString(iter386.encode('utf-8') if sys.version_info[0] == 2 else iter386)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -7338,10 +7442,10 @@ class WriteNotificationLogRequest(object):
             elif fid == 6:
                 if ftype == TType.LIST:
                     self.partitionVals = []
-                    (_etype383, _size380) = iprot.readListBegin()
-                    for _i384 in range(_size380):
-                        _elem385 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.partitionVals.append(_elem385)
+                    (_etype390, _size387) = iprot.readListBegin()
+                    for _i391 in range(_size387):
+                        _elem392 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.partitionVals.append(_elem392)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -7378,8 +7482,8 @@ class WriteNotificationLogRequest(object):
         if self.partitionVals is not None:
             oprot.writeFieldBegin('partitionVals', TType.LIST, 6)
             oprot.writeListBegin(TType.STRING, len(self.partitionVals))
-            for iter386 in self.partitionVals:
-                oprot.writeString(iter386.encode('utf-8') if sys.version_info[0] == 2 else iter386)
+            for iter393 in self.partitionVals:
+                oprot.writeString(iter393.encode('utf-8') if sys.version_info[0] == 2 else iter393)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -7494,11 +7598,11 @@ class WriteNotificationLogBatchRequest(object):
             elif fid == 4:
                 if ftype == TType.LIST:
                     self.requestList = []
-                    (_etype390, _size387) = iprot.readListBegin()
-                    for _i391 in range(_size387):
-                        _elem392 = WriteNotificationLogRequest()
-                        _elem392.read(iprot)
-                        self.requestList.append(_elem392)
+                    (_etype397, _size394) = iprot.readListBegin()
+                    for _i398 in range(_size394):
+                        _elem399 = WriteNotificationLogRequest()
+                        _elem399.read(iprot)
+                        self.requestList.append(_elem399)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -7527,8 +7631,8 @@ class WriteNotificationLogBatchRequest(object):
         if self.requestList is not None:
             oprot.writeFieldBegin('requestList', TType.LIST, 4)
             oprot.writeListBegin(TType.STRUCT, len(self.requestList))
-            for iter393 in self.requestList:
-                iter393.write(oprot)
+            for iter400 in self.requestList:
+                iter400.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -7768,11 +7872,11 @@ class LockRequest(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.component = []
-                    (_etype397, _size394) = iprot.readListBegin()
-                    for _i398 in range(_size394):
-                        _elem399 = LockComponent()
-                        _elem399.read(iprot)
-                        self.component.append(_elem399)
+                    (_etype404, _size401) = iprot.readListBegin()
+                    for _i405 in range(_size401):
+                        _elem406 = LockComponent()
+                        _elem406.read(iprot)
+                        self.component.append(_elem406)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -7809,8 +7913,8 @@ class LockRequest(object):
         if self.component is not None:
             oprot.writeFieldBegin('component', TType.LIST, 1)
             oprot.writeListBegin(TType.STRUCT, len(self.component))
-            for iter400 in self.component:
-                iter400.write(oprot)
+            for iter407 in self.component:
+                iter407.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.txnid is not None:
@@ -8370,11 +8474,11 @@ class ShowLocksResponse(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.locks = []
-                    (_etype404, _size401) = iprot.readListBegin()
-                    for _i405 in range(_size401):
-                        _elem406 = ShowLocksResponseElement()
-                        _elem406.read(iprot)
-                        self.locks.append(_elem406)
+                    (_etype411, _size408) = iprot.readListBegin()
+                    for _i412 in range(_size408):
+                        _elem413 = ShowLocksResponseElement()
+                        _elem413.read(iprot)
+                        self.locks.append(_elem413)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -8391,8 +8495,8 @@ class ShowLocksResponse(object):
         if self.locks is not None:
             oprot.writeFieldBegin('locks', TType.LIST, 1)
             oprot.writeListBegin(TType.STRUCT, len(self.locks))
-            for iter407 in self.locks:
-                iter407.write(oprot)
+            for iter414 in self.locks:
+                iter414.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -8473,11 +8577,11 @@ class CompactionRequest(object):
             elif fid == 6:
                 if ftype == TType.MAP:
                     self.properties = {}
-                    (_ktype409, _vtype410, _size408) = iprot.readMapBegin()
-                    for _i412 in range(_size408):
-                        _key413 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val414 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.properties[_key413] = _val414
+                    (_ktype416, _vtype417, _size415) = iprot.readMapBegin()
+                    for _i419 in range(_size415):
+                        _key420 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val421 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.properties[_key420] = _val421
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -8519,9 +8623,9 @@ class CompactionRequest(object):
         if self.properties is not None:
             oprot.writeFieldBegin('properties', TType.MAP, 6)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.properties))
-            for kiter415, viter416 in self.properties.items():
-                oprot.writeString(kiter415.encode('utf-8') if sys.version_info[0] == 2 else kiter415)
-                oprot.writeString(viter416.encode('utf-8') if sys.version_info[0] == 2 else viter416)
+            for kiter422, viter423 in self.properties.items():
+                oprot.writeString(kiter422.encode('utf-8') if sys.version_info[0] == 2 else kiter422)
+                oprot.writeString(viter423.encode('utf-8') if sys.version_info[0] == 2 else viter423)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         if self.poolName is not None:
@@ -8925,11 +9029,11 @@ class ShowCompactResponse(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.compacts = []
-                    (_etype420, _size417) = iprot.readListBegin()
-                    for _i421 in range(_size417):
-                        _elem422 = ShowCompactResponseElement()
-                        _elem422.read(iprot)
-                        self.compacts.append(_elem422)
+                    (_etype427, _size424) = iprot.readListBegin()
+                    for _i428 in range(_size424):
+                        _elem429 = ShowCompactResponseElement()
+                        _elem429.read(iprot)
+                        self.compacts.append(_elem429)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -8946,8 +9050,8 @@ class ShowCompactResponse(object):
         if self.compacts is not None:
             oprot.writeFieldBegin('compacts', TType.LIST, 1)
             oprot.writeListBegin(TType.STRUCT, len(self.compacts))
-            for iter423 in self.compacts:
-                iter423.write(oprot)
+            for iter430 in self.compacts:
+                iter430.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -9888,6 +9992,14 @@ GetOpenTxnsInfoResponse.thrift_spec = (
     None,  # 0
     (1, TType.I64, 'txn_high_water_mark', None, None, ),  # 1
     (2, TType.LIST, 'open_txns', (TType.STRUCT, [TxnInfo, None], False), None, ),  # 2
+)
+all_structs.append(GetOpenTxnsResponse)
+GetOpenTxnsResponse.thrift_spec = (
+    None,  # 0
+    (1, TType.I64, 'txn_high_water_mark', None, None, ),  # 1
+    (2, TType.LIST, 'open_txns', (TType.I64, None, False), None, ),  # 2
+    (3, TType.I64, 'min_open_txn', None, None, ),  # 3
+    (4, TType.STRING, 'abortedBits', 'BINARY', None, ),  # 4
 )
 all_structs.append(HeartbeatTxnRangeRequest)
 HeartbeatTxnRangeRequest.thrift_spec = (

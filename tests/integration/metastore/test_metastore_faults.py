@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from judges.hive.hive_judges import HiveJudge
 from metastore_client.embedded.server import EmbeddedMetastore
 from metastore_client.errors import MetastoreError, MetastoreUnavailableError, NoSuchTxnError
 from metastore_client.hive_site import Address, MetastoreConfig, UriSelection
@@ -79,6 +80,33 @@ def test_calls_that_may_be_doubled_survive_a_cut(proxy: MetastoreProxy, after: b
         client.abort_txn(txn_id)
         assert state_of(client, txn_id) is TxnState.ABORTED
     assert proxy.calls.count("abort_txn") == 2
+
+
+@pytest.mark.parametrize("hive_line", ["3.1", "4.1"], indirect=True)
+def test_transactions_are_listed_without_users_where_their_list_fails(
+    hive_line: HiveJudge, metastore_proxy: MakeProxy
+) -> None:
+    """The ids and states are those of the full list."""
+    proxy = metastore_proxy(hive_line.uri)
+    with ThriftMetastoreClient(config_for(proxy.uri)) as client:
+        table = acid_table_info("default", f"listed{os.getpid()}")
+        client.create_table(table)
+        ids = [client.open_txn("user", "host", "agent") for _ in range(12)]
+        for txn_id in ids[::3]:  # a transaction that has written stays listed after it was aborted
+            write_id = client.allocate_write_id(txn_id, table.database, table.name)
+            client.add_dynamic_partitions(
+                txn_id, table.database, table.name, [], DataOperationType.INSERT, write_id=write_id
+            )
+            client.lock(lock_request(txn_id, table.name))
+            client.abort_txn(txn_id)
+        listed = client.get_open_txns()
+        proxy.cut("get_open_txns_info", after=False, times=2)
+        bare = client.get_open_txns()
+        assert proxy.calls[-1] == "get_open_txns"
+        assert bare.high_watermark == listed.high_watermark
+        assert [(each.id, each.state) for each in bare.txns] == [(e.id, e.state) for e in listed.txns]
+        assert {each.state for each in bare.txns if each.id in ids} == {TxnState.OPEN, TxnState.ABORTED}
+        assert {(each.user, each.started_time) for each in bare.txns} == {("", None)}
 
 
 @pytest.mark.parametrize("after", [False, True])

@@ -58,14 +58,14 @@ def test_a_broken_line_is_tried_once_more_for_reads_and_never_for_locks_and_comm
     """As often as configured; the error says that the call may have worked."""
     scripted.answers += [break_line] * 4
     for call in (
-        scripted.client.get_open_txns,
+        lambda: scripted.client.show_locks("d", "t"),
         lambda: scripted.client.lock(lock_request()),
         lambda: scripted.client.commit_txn(1),
     ):
         with pytest.raises(MetastoreUnavailableError) as caught:
             call()
         assert caught.value.outcome_unknown
-    assert scripted.calls == ["get_open_txns_info", "get_open_txns_info", "lock", "commit_txn"]
+    assert scripted.calls == ["show_locks", "show_locks", "lock", "commit_txn"]
 
 
 @pytest.mark.parametrize(
