@@ -90,7 +90,7 @@ class TransactionCalls(ThriftCalls):
             if not error.outcome_unknown or not self.capabilities().has_write_ids:
                 raise
             # If an id below one of the last second is missing, 4.1 and 4.2 take it for open. They have no
-            # user for it, and hang up since an answer without a user is invalid. The list of ids has no users.
+            # user for it, and hang up, as an answer without a user is invalid. The list of ids has no users.
             return open_txns_without_users(self._call("get_open_txns", service=Metastore3, repeat=True))
         return OpenTxns(
             answer["txn_high_water_mark"].number_from(0), tuple(map(txn_info, answer["open_txns"].elements()))
