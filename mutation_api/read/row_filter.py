@@ -39,7 +39,7 @@ from mutation_api.table.evaluation import (
     named_column,
     result_type,
 )
-from mutation_api.table.expression_parts import EQUAL, expression_text, required
+from mutation_api.table.expression_parts import EQUAL, Required, expression_text, required
 from mutation_api.table.partition import partition_scalars
 
 __all__ = ["InPartition", "RowFilter"]
@@ -163,6 +163,34 @@ class RowFilter:
         except pa.ArrowInvalid as error:
             raise self._without_value(error) from error
 
+    @functools.cached_property
+    def known_comparisons(self) -> Required:
+        """The comparisons of columns with constants of the same type that must be true."""
+        given = required(self.expression)
+        found = []
+        for name, kind, values in given.comparisons:
+            column = self.schema.field(name).type
+            are_integers = pa.types.is_integer(values.type) and pa.types.is_integer(column)
+            if values.type == column or are_integers:
+                found.append((name, kind, values))
+        return Required(found, given.is_all and len(found) == len(given.comparisons))
+
+    @functools.cached_property
+    def bounds(self) -> tuple[_Bound, ...]:
+        """Bounds of columns, which are faster to check than what Arrow concludes from the whole condition."""
+        return tuple(
+            _Bound.of(name, kind, values)
+            for name, kind, values in self.known_comparisons.comparisons
+            if len(values) and any(test(values.type) for test in _WITH_BOUNDS)
+        )
+
+    @functools.cached_property
+    def is_bounds(self) -> bool:
+        """True if Arrow cannot rule out more than the bounds do."""
+        known = self.known_comparisons
+        is_single = all(len(values) == 1 for *_, values in known.comparisons)
+        return known.is_all and is_single and len(self.bounds) == len(known.comparisons)
+
     def _without_value(self, error: Exception) -> RecordValueError:
         return RecordValueError(
             f"table {self.table.full_name}: the filter {expression_text(self.expression)} has no value for "
@@ -206,7 +234,9 @@ class InPartition:
 
     def may_hold(self, ranges: Sequence[Mapping[str, Range]]) -> Sequence[bool]:
         """Return which parts of a file may hold rows that meet the condition; see ``RowChoice.may_hold``."""
-        found = [all(bound.may_be_in(each) for bound in self._bounds) for each in ranges]
+        found = [all(bound.may_be_in(each) for bound in self.where.bounds) for each in ranges]
+        if self.where.is_bounds:
+            return found
         left = [at for at, is_possible in enumerate(found) if is_possible]
         constants = [_equals(*each) for each in self.constants.items()]
         known = [[_all_of([*constants, *case]) for case in self._cases(ranges[at])] for at in left]
@@ -221,27 +251,8 @@ class InPartition:
 
     def equal_values(self) -> Mapping[str, pa.Array]:
         """Return the values of data columns in ``==`` and ``isin``; see ``RowChoice.equal_values``."""
-        return {name: values for name, kind, values in self._required if kind in EQUAL}
-
-    @functools.cached_property
-    def _required(self) -> list[tuple[str, str, pa.Array]]:
-        """The comparisons of data columns with constants of the same type that must be true."""
-        found = []
-        for name, kind, values in required(self.where.expression):
-            column = self.where.schema.field(name).type
-            are_integers = pa.types.is_integer(values.type) and pa.types.is_integer(column)
-            if name in self.names and (values.type == column or are_integers):
-                found.append((name, kind, values))
-        return found
-
-    @functools.cached_property
-    def _bounds(self) -> list[_Bound]:
-        """Bounds of columns, which are faster to check than what Arrow concludes from the whole condition."""
-        return [
-            _Bound.of(name, kind, values)
-            for name, kind, values in self._required
-            if len(values) and any(test(values.type) for test in _WITH_BOUNDS)
-        ]
+        known = self.where.known_comparisons.comparisons
+        return {n: values for n, kind, values in known if kind in EQUAL and n not in self.constants}
 
     def _cases(self, ranges: Mapping[str, Range]) -> list[tuple[pc.Expression, ...]]:
         """Return what may be known about the columns of a part: one of several cases."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Context, Decimal
 from functools import reduce
 from typing import Any, TypeVar
@@ -23,6 +24,7 @@ __all__ = [
     "COMPARISONS",
     "EQUAL",
     "Path",
+    "Required",
     "columns_of",
     "exact_values",
     "expression_text",
@@ -162,12 +164,22 @@ EQUAL = ("equal", "is_in")
 """The comparisons of :func:`required` that have all values that a column may have."""
 
 
-def required(expression: pc.Expression) -> list[tuple[str, str, pa.Array]]:
-    """Return comparisons that are all true in every row that meets a condition.
+@dataclass(frozen=True)
+class Required:
+    """What a condition requires of each row that meets it.
 
-    Returns:
-        Column, one of COMPARISONS or ``is_in``, and the constant (one value) or the set, for comparisons that
-        are joined by AND. They have no nulls. Other parts of the condition are left out.
+    Attributes:
+        comparisons: comparisons joined by AND: column, one of COMPARISONS or ``is_in``, and the constant (one
+            value) or the set. They have no nulls.
+        is_all: True if they are the whole condition. False if other parts were left out.
+    """
+
+    comparisons: list[tuple[str, str, pa.Array]]
+    is_all: bool
+
+
+def required(expression: pc.Expression) -> Required:
+    """Return comparisons that are all true in every row that meets a condition.
 
     Raises:
         pa.ArrowNotImplementedError: See :func:`named_paths`.
@@ -175,7 +187,9 @@ def required(expression: pc.Expression) -> list[tuple[str, str, pa.Array]]:
 
     def of_call(name: str, arguments: Sequence[Any], values: pa.Array | None) -> Any:
         if name in ("and_kleene", "and"):
-            return [found for each in arguments if isinstance(each, list) for found in each]
+            found = [each for each in arguments if isinstance(each, Required)]
+            is_all = len(found) == len(arguments) and all(each.is_all for each in found)
+            return Required([one for each in found for one in each.comparisons], is_all)
         if name in ("or_kleene", "or"):
             return _one_of(arguments)
         if name == "cast" and isinstance(arguments[0], pa.Array) and pa.types.is_integer(arguments[0].type):
@@ -190,20 +204,21 @@ def required(expression: pc.Expression) -> list[tuple[str, str, pa.Array]]:
         is_column = isinstance(arguments[0], tuple) and len(arguments[0]) == 1
         if not is_column or values is None or values.null_count:
             return None
-        return [(arguments[0][0], name, values)]
+        return Required([(arguments[0][0], name, values)], is_all=True)
 
     found = folded(expression, lambda path: path, lambda literal: literal, of_call)
-    return found if isinstance(found, list) else []
+    return found if isinstance(found, Required) else Required([], is_all=False)
 
 
-def _one_of(parts: Sequence[Any]) -> list[tuple[str, str, pa.Array]] | None:
+def _one_of(parts: Sequence[Any]) -> Required | None:
     """Return the one comparison of a column with a set that several comparisons joined by OR amount to."""
-    if any(not isinstance(each, list) or len(each) != 1 or each[0][1] not in EQUAL for each in parts):
+    if any(not isinstance(each, Required) or not each.is_all or len(each.comparisons) != 1 for each in parts):
         return None
-    sets = {(name, values.type) for ((name, _, values),) in parts}
-    if len(sets) != 1:
+    found = [each.comparisons[0] for each in parts]
+    sets = {(name, values.type) for name, _, values in found}
+    if len(sets) != 1 or any(kind not in EQUAL for _, kind, _ in found):
         return None
-    return [(parts[0][0][0], "is_in", pa.concat_arrays([each[0][2] for each in parts]))]
+    return Required([(found[0][0], "is_in", pa.concat_arrays([values for *_, values in found]))], is_all=True)
 
 
 def expression_text(expression: pc.Expression) -> str:

@@ -20,8 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mutation_api.errors import CorruptFileError
-from mutation_api.orc.format.compression import DAMAGE, Compression, chunk_contents, chunks_of, unpacked
+from mutation_api.orc.format.compression import DAMAGE, Compression, chunk_contents, chunks_of
 from mutation_api.orc.format.plain_stripe import MOST_BYTES, PlainStripes, plain_file
 from mutation_api.orc.format.protobuf import (
     STREAM_KIND_DATA,
@@ -29,9 +28,6 @@ from mutation_api.orc.format.protobuf import (
     STREAM_KIND_PRESENT,
     STREAM_KIND_ROW_INDEX,
     STREAM_KIND_SECONDARY,
-    as_bytes,
-    fields_of,
-    numbers_in,
 )
 from mutation_api.orc.format.run_lengths import (
     LONGEST_RUN_BYTES,
@@ -43,23 +39,19 @@ from mutation_api.orc.format.run_lengths import (
     without_first_bytes,
     zeros,
 )
-from mutation_api.orc.format.stripe_sections import Encoding, Stream, StripeFooter
+from mutation_api.orc.format.stripe_sections import Encoding, IndexEntry, Stream, StripeFooter
 from mutation_api.orc.format.tail import OrcTail, StripeInfo
 from mutation_api.orc.format.type_tree import TypeKind
 
 __all__ = [
     "FIXED_WIDTHS",
-    "IndexEntry",
     "PositionedStream",
     "RowGroups",
     "Span",
-    "parse_row_index",
     "plain_groups",
     "positioned_streams",
     "ranges_of_groups",
 ]
-
-_INDEX_ENTRY, _ENTRY_POSITIONS, _ENTRY_STATISTICS = 1, 1, 2
 
 _BOOLEAN, _BYTE, _FLOAT, _DOUBLE, _STRING, _BINARY, _TIMESTAMP = 0, 1, 5, 6, 7, 8, 9
 _VARCHAR, _CHAR, _INSTANT = 16, 17, 18
@@ -69,7 +61,9 @@ _TEXTS = (_STRING, _BINARY, _VARCHAR, _CHAR)
 
 
 _GROUPS_PER_GROUP_ALONE = 2
-"""The row groups that are decoded with a stripe in the time in which one is decoded alone, at most."""
+"""The row groups that are decoded with a stripe in the time in which one is decoded alone.
+
+Finding the beginning of a span takes as long as one more group."""
 
 Span = tuple[int, int]
 """Groups that follow one another: the first one, and the one after the last."""
@@ -99,7 +93,8 @@ class RowGroups:
 
     def are_few(self, groups: NDArray[np.int64]) -> bool:
         """Return True if these groups are read faster alone than together with the others."""
-        return len(groups) * _GROUPS_PER_GROUP_ALONE <= self.count
+        parts = len(groups) + len(self.spans(groups))
+        return parts * _GROUPS_PER_GROUP_ALONE <= self.count
 
     def holding(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the groups of rows at these positions of the stripe, ascending."""
@@ -121,30 +116,7 @@ class RowGroups:
     def spans(groups: NDArray[np.int64]) -> list[Span]:
         """Return the spans of some groups, which ascend."""
         parts = np.split(groups, np.flatnonzero(np.diff(groups) != 1) + 1)
-        return [(int(part[0]), int(part[-1]) + 1) for part in parts]
-
-
-class IndexEntry:
-    """The entry of one group in the row index of a column.
-
-    Args:
-        message: the serialised entry, which is parsed when it is used.
-    """
-
-    def __init__(self, message: bytes) -> None:
-        self._message = message
-
-    @property
-    def positions(self) -> tuple[int, ...]:
-        """The numbers that form the positions in all streams. Damaged bytes raise various errors."""
-        found = (value for field, value in fields_of(self._message) if field == _ENTRY_POSITIONS)
-        parts = (numbers_in(value) if isinstance(value, bytes) else [value] for value in found)
-        return tuple(itertools.chain.from_iterable(parts))
-
-    @property
-    def statistics(self) -> bytes:
-        """The serialised statistics. Damaged bytes raise various errors."""
-        return as_bytes(dict(fields_of(self._message)).get(_ENTRY_STATISTICS, b""))
+        return [(int(part[0]), int(part[-1]) + 1) for part in parts if len(part)]
 
 
 class PositionedStream(NamedTuple):
@@ -165,23 +137,6 @@ class PositionedStream(NamedTuple):
     def count(self, place_count: int) -> int:
         """Return the count of numbers that form a position, of which ``place_count`` identify a byte."""
         return place_count + (self.runs is not None) + self.is_bits
-
-
-def parse_row_index(section: bytes, tail: OrcTail) -> list[IndexEntry]:
-    """Return the entries of a column's row index.
-
-    Args:
-        section: the stream of the row index, as in the file.
-        tail: the file's tail.
-
-    Raises:
-        CorruptFileError: If the bytes are not a row index.
-    """
-    try:
-        index = unpacked(section, tail.compression, tail.block_bytes)
-        return [IndexEntry(as_bytes(entry)) for field, entry in fields_of(index) if field == _INDEX_ENTRY]
-    except DAMAGE as error:
-        raise CorruptFileError(f"the index of an ORC stripe cannot be parsed: {error}") from error
 
 
 def positioned_streams(kind: int, encoding: Encoding, *, has_nulls: bool) -> list[PositionedStream]:

@@ -22,6 +22,7 @@ compared with files of Hive 2.3, 3.1 and 4.1, and with files that this library w
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -278,6 +279,7 @@ _REPLACEMENT = "\ufffd".encode()
 _INTEGERS, _TEXTS, _DECIMALS, _DATES = 2, 4, 6, 7
 """Fields of ColumnStatistics."""
 _MINIMUM, _MAXIMUM = 1, 2
+_SMALL_BYTES = 256
 _LOWER_BOUND, _UPPER_BOUND = 4, 5
 """Fields for the bounds of strings that are too long to be recorded in full."""
 
@@ -313,15 +315,21 @@ def comparable_range(statistics: bytes, file_type: pa.DataType, hive_type: HiveT
     Raises:
         CorruptFileError: If the bytes are not statistics.
     """
-    known = _RANGES.get(hive_type.kind)
-    if known is None or not _is_read_unchanged(file_type, hive_type):
+    if hive_type.kind not in _RANGES or not _is_read_unchanged(file_type, hive_type):
         return None
-    kind, read = known
     try:
-        found = dict(fields_of(statistics)).get(kind)
-        ends = None if found is None else read(dict(fields_of(as_bytes(found))))
+        parse = _recorded_range if len(statistics) <= _SMALL_BYTES else _recorded_range.__wrapped__
+        return parse(statistics, hive_type.kind)
     except (ValueError, IndexError, InvalidOperation) as error:
         raise CorruptFileError(f"the statistics of an ORC column cannot be parsed: {error}") from error
+
+
+@functools.lru_cache(maxsize=16_384)
+def _recorded_range(statistics: bytes, kind: str) -> Range | None:
+    """Small ones are cached, because lookups repeatedly read the same files."""
+    field, read = _RANGES[kind]
+    found = dict(fields_of(statistics)).get(field)
+    ends = None if found is None else read(dict(fields_of(as_bytes(found))))
     return ends if ends is not None and ends[0] <= ends[1] else None
 
 

@@ -1,19 +1,19 @@
-"""The sections of an ORC file about each stripe: statistics of its columns, and positions of its streams.
+"""The sections of an ORC file about each stripe: column statistics, positions of streams, row index.
 
-The tail contains the positions of both sections. :mod:`.stored_values` interprets the statistics.
+:mod:`.stored_values` interprets the statistics, and :mod:`.row_groups` the row index.
 
-Source: orc_proto.proto and the ORC v1 specification (stripe statistics, stripe footer).
+Source: orc_proto.proto and the ORC v1 specification (stripe statistics, stripe footer, row index).
 """
 
 from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import NamedTuple
 
 from mutation_api.errors import CorruptFileError
-from mutation_api.orc.format.compression import DAMAGE, unpacked
+from mutation_api.orc.format.compression import DAMAGE, Compression, unpacked
 from mutation_api.orc.format.protobuf import (
     STREAM_COLUMN,
     STREAM_KIND,
@@ -27,19 +27,30 @@ from mutation_api.orc.format.protobuf import (
     as_number,
     fields_of,
     number_field,
+    numbers_in,
 )
 from mutation_api.orc.format.tail import OrcTail, StripeInfo
 from mutation_api.orc.format.time_zones import is_zone_name
 from mutation_api.orc.format.type_tree import type_nodes
 
-__all__ = ["Encoding", "Stream", "StripeFooter", "parse_statistics", "parse_stripe_footer"]
+__all__ = [
+    "Encoding",
+    "IndexEntry",
+    "Stream",
+    "StripeFooter",
+    "parse_row_index",
+    "parse_statistics",
+    "parse_stripe_footer",
+]
 
 _STATISTICS_STRIPE = 1
 _STATISTICS_COLUMN = 1
 _ENCODING_KIND, _DICTIONARY_SIZE = 1, 2
+_INDEX_ENTRY, _ENTRY_POSITIONS, _ENTRY_STATISTICS = 1, 1, 2
 _DIRECT_V2 = 2
 _DICTIONARIES = (1, 3)
 _SMALL_BYTES = 4096
+_SMALL_SECTION_BYTES = 16 * 1024
 _LAST_KIND = STREAM_KIND_BLOOM_FILTER_UTF8
 """The last kind of stream. Streams of kinds below the row index contain values; the others belong to the
 index."""
@@ -95,7 +106,30 @@ class StripeFooter(NamedTuple):
     zone: str
 
 
-def parse_statistics(section: bytes, tail: OrcTail, columns: Collection[int]) -> list[dict[int, bytes]]:
+class IndexEntry:
+    """The entry of one group in the row index of a column.
+
+    Args:
+        message: the serialised entry, which is parsed when it is used.
+    """
+
+    def __init__(self, message: bytes) -> None:
+        self._message = message
+
+    @functools.cached_property
+    def positions(self) -> tuple[int, ...]:
+        """The numbers that form the positions in all streams. Damaged bytes raise various errors."""
+        found = (value for field, value in fields_of(self._message) if field == _ENTRY_POSITIONS)
+        parts = (numbers_in(value) if isinstance(value, bytes) else [value] for value in found)
+        return tuple(itertools.chain.from_iterable(parts))
+
+    @functools.cached_property
+    def statistics(self) -> bytes:
+        """The serialised statistics. Damaged bytes raise various errors."""
+        return as_bytes(dict(fields_of(self._message)).get(_ENTRY_STATISTICS, b""))
+
+
+def parse_statistics(section: bytes, tail: OrcTail, columns: Collection[int]) -> list[Mapping[int, bytes]]:
     """Return the statistics of some columns in each stripe.
 
     Args:
@@ -111,14 +145,29 @@ def parse_statistics(section: bytes, tail: OrcTail, columns: Collection[int]) ->
         CorruptFileError: If the bytes are not such a section.
     """
     try:
-        plain = unpacked(section, tail.compression, tail.block_bytes)
-        stripes = (as_bytes(value) for field, value in fields_of(plain) if field == _STATISTICS_STRIPE)
-        found = list(itertools.islice(stripes, len(tail.stripes) + 1))
-        if len(found) > len(tail.stripes):
-            raise ValueError(f"there are statistics for more than the {len(tail.stripes)} stripes")
-        return [dict(_statistics_of(stripe, columns, len(tail.types))) for stripe in found]
+        parse = _statistics if len(section) <= _SMALL_SECTION_BYTES else _statistics.__wrapped__
+        how = tail.compression, tail.block_bytes
+        return [*parse(section, *how, len(tail.stripes), len(tail.types), frozenset(columns))]
     except DAMAGE as error:
         raise CorruptFileError(f"the statistics of ORC stripes cannot be parsed: {error}") from error
+
+
+@functools.lru_cache(maxsize=256)
+def _statistics(
+    section: bytes,
+    compression: Compression,
+    block_bytes: int,
+    stripe_count: int,
+    column_count: int,
+    columns: frozenset[int],
+) -> tuple[Mapping[int, bytes], ...]:
+    """Small ones are cached, because lookups repeatedly read the same files."""
+    plain = unpacked(section, compression, block_bytes)
+    stripes = (as_bytes(value) for field, value in fields_of(plain) if field == _STATISTICS_STRIPE)
+    found = list(itertools.islice(stripes, stripe_count + 1))
+    if len(found) > stripe_count:
+        raise ValueError(f"there are statistics for more than the {stripe_count} stripes")
+    return tuple(dict(_statistics_of(stripe, columns, column_count)) for stripe in found)
 
 
 def parse_stripe_footer(section: bytes, tail: OrcTail, stripe: StripeInfo) -> StripeFooter:
@@ -232,3 +281,27 @@ def _statistics_of(stripe: bytes, columns: Collection[int], column_count: int) -
             raise ValueError(f"there are statistics for more than the {column_count} columns")
         if number in columns:
             yield number, as_bytes(value)
+
+
+def parse_row_index(section: bytes, tail: OrcTail) -> tuple[IndexEntry, ...]:
+    """Return the entries of a column's row index.
+
+    Args:
+        section: the stream of the row index, as in the file.
+        tail: the file's tail.
+
+    Raises:
+        CorruptFileError: If the bytes are not a row index.
+    """
+    try:
+        parse = _row_index if len(section) <= _SMALL_SECTION_BYTES else _row_index.__wrapped__
+        return parse(section, tail.compression, tail.block_bytes)
+    except DAMAGE as error:
+        raise CorruptFileError(f"the index of an ORC stripe cannot be parsed: {error}") from error
+
+
+@functools.lru_cache(maxsize=512)
+def _row_index(section: bytes, compression: Compression, block_bytes: int) -> tuple[IndexEntry, ...]:
+    """Small ones are cached, because lookups repeatedly read the same files."""
+    index = unpacked(section, compression, block_bytes)
+    return tuple(IndexEntry(as_bytes(entry)) for field, entry in fields_of(index) if field == _INDEX_ENTRY)

@@ -27,14 +27,18 @@ from mutation_api.orc.format.checked_file import FAULTS, check_values, checked_s
 from mutation_api.orc.format.plain_stripe import PlainStripes, plain_stripe
 from mutation_api.orc.format.protobuf import STREAM_KIND_BLOOM_FILTER_UTF8, STREAM_KIND_ROW_INDEX
 from mutation_api.orc.format.row_groups import (
-    IndexEntry,
     RowGroups,
-    parse_row_index,
     plain_groups,
     ranges_of_groups,
 )
 from mutation_api.orc.format.stored_values import Range, column_id, column_type_in, comparable_range
-from mutation_api.orc.format.stripe_sections import Stream, StripeFooter, parse_statistics
+from mutation_api.orc.format.stripe_sections import (
+    IndexEntry,
+    Stream,
+    StripeFooter,
+    parse_row_index,
+    parse_statistics,
+)
 from mutation_api.orc.format.tail import OrcTail, tail_of
 from mutation_api.orc.format.time_zones import (
     find_zones,
@@ -64,7 +68,7 @@ class _Known:
     index: int
     footer: StripeFooter
     sections: dict[int, bytes] = field(default_factory=dict)
-    entries: dict[int, list[IndexEntry]] = field(default_factory=dict)
+    entries: dict[int, tuple[IndexEntry, ...]] = field(default_factory=dict)
 
 
 class OrcInput:
@@ -202,7 +206,7 @@ class OrcInput:
         Returns:
             One row per position, with the types of :meth:`read_stripe`.
         """
-        if np.array_equal(positions, np.arange(stripe_rows)):
+        if len(positions) == stripe_rows and np.array_equal(positions, np.arange(stripe_rows)):
             return self.read_stripe(index, columns)
         groups = self.row_groups(index)
         found = groups.holding(positions)
@@ -263,7 +267,8 @@ class OrcInput:
             if not entries:
                 return None
             spans, stripe = RowGroups.spans(groups), self._tail.stripes[index]
-            self._load(opened, index, ranges_of_groups(self._tail, footer, entries, spans))
+            if opened.ranged is not None:
+                self._load(opened, index, ranges_of_groups(self._tail, footer, entries, spans))
             plain = plain_groups(opened.stream, self._tail, footer, stripe, entries, spans)
             if plain is None:
                 return None
@@ -274,7 +279,7 @@ class OrcInput:
 
     def _row_index(
         self, opened: OpenFile, index: int, footer: StripeFooter, columns: Collection[int]
-    ) -> dict[int, list[IndexEntry]]:
+    ) -> dict[int, tuple[IndexEntry, ...]]:
         """Return the row index of some columns of a stripe; nothing if it has one group, or no such index."""
         count = self.row_groups(index).count
         streams = [s for s in footer.streams if s.kind == STREAM_KIND_ROW_INDEX]

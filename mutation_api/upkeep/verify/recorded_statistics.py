@@ -36,9 +36,8 @@ from mutation_api.orc.format.protobuf import (
     numbers_in,
     signed,
 )
-from mutation_api.orc.format.row_groups import parse_row_index
 from mutation_api.orc.format.stored_values import comparable_range
-from mutation_api.orc.format.stripe_sections import StripeFooter, parse_statistics
+from mutation_api.orc.format.stripe_sections import StripeFooter, parse_row_index, parse_statistics
 from mutation_api.orc.format.tail import OrcTail, StripeInfo
 
 __all__ = ["RecordedStatistics", "difference", "differing_sum", "parse_recorded", "row_group_statistics"]
@@ -163,7 +162,7 @@ class RecordedStatistics:
     """
 
     file: Mapping[int, bytes]
-    stripes: list[dict[int, bytes]]
+    stripes: list[Mapping[int, bytes]]
 
 
 def parse_recorded(end: bytes, tail: OrcTail, columns: Collection[int]) -> RecordedStatistics:

@@ -28,11 +28,10 @@ from mutation_api.orc.format.protobuf import (
 from mutation_api.orc.format.row_groups import (
     FIXED_WIDTHS,
     PositionedStream,
-    parse_row_index,
     positioned_streams,
 )
 from mutation_api.orc.format.run_lengths import RunKind, run_at
-from mutation_api.orc.format.stripe_sections import StripeFooter
+from mutation_api.orc.format.stripe_sections import StripeFooter, parse_row_index
 from mutation_api.orc.format.tail import OrcTail
 from mutation_api.orc.format.type_tree import TypeKind
 

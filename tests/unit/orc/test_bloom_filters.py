@@ -112,5 +112,5 @@ def test_keys_are_looked_up_in_filters(tmp_path: Path, monkeypatch: pytest.Monke
 def test_comparisons_that_a_condition_requires(
     condition: pc.Expression, expected: list[tuple[str, str, list[Any]]]
 ) -> None:
-    found = [(name, kind, values.to_pylist()) for name, kind, values in required(condition)]
+    found = [(name, kind, values.to_pylist()) for name, kind, values in required(condition).comparisons]
     assert found == expected
