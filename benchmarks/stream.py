@@ -31,7 +31,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.data.order_changes import Totals, send
 from benchmarks.measuring.measure import machine, tell, versions
-from benchmarks.measuring.memory import MemoryCourse
+from benchmarks.measuring.memory import MemoryCourse, growth, quarters
 from benchmarks.measuring.report import save_cases, show_case
 from examples.local import create_table
 from examples.stream_query import COLUMNS, ORDERS, changes, started
@@ -130,7 +130,7 @@ def run(arguments: argparse.Namespace) -> int:
         found = _found(hive)
         about = f"{hive.description}, {kafka.description}"
     tell(f"Hive: {found}; expected: {course.totals}")
-    is_held, grown = course.late_seconds <= LATEST_SECONDS, _growth(course.looks)
+    is_held, grown = course.late_seconds <= LATEST_SECONDS, growth(course.looks, WATCHED)
     case = _case(rows, course, grown)
     show_case(case)
     if arguments.save:
@@ -221,23 +221,9 @@ def _found(hive: Hive23) -> Totals:
     return Totals(int(rows), int(ids), Decimal(str(total)))
 
 
-def _quarters(looks: list[dict[str, int]], kind: str) -> tuple[float, float]:
-    """MiB in the second quarter and in the last."""
-    quarter = max(1, len(looks) // 4)
-    second, last = looks[quarter : 2 * quarter], looks[-quarter:]
-    of_both = (statistics.fmean(look.get(kind, 0) for look in part) / 2**20 for part in (second, last))
-    return next(of_both), next(of_both)
-
-
-def _growth(looks: list[dict[str, int]]) -> dict[str, float]:
-    """By kind: what it holds in the last quarter, as a share of the second."""
-    quarters = {kind: _quarters(looks, kind) for kind in WATCHED}
-    return {kind: last / second if second else 0.0 for kind, (second, last) in quarters.items()}
-
-
 def _case(rows: int, course: Course, grown: Mapping[str, float]) -> dict[str, Any]:
     seconds = course.batch_seconds
-    memory = {kind: [round(each) for each in _quarters(course.looks, kind)] for kind in WATCHED}
+    memory = {kind: [round(each) for each in quarters(course.looks, kind)] for kind in WATCHED}
     told = "; ".join(
         f"{WATCHED[kind]} {second:,} and {last:,} MiB ({grown[kind]:.2f})"
         for kind, (second, last) in memory.items()

@@ -1,4 +1,4 @@
-"""Changes of orders as Debezium's messages, at a steady rate, and what they leave of a table.
+"""Changes of orders at a steady rate, as Debezium's messages or as rows, and what they leave of a table.
 
 The table's rows are numbered from 1, and row ``i`` has the total ``i % 100000`` cents. Of ten changes seven
 update a row, two insert a new one, and one deletes a row; which rows, is random over the whole table.
@@ -13,9 +13,12 @@ from decimal import Decimal
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 from confluent_kafka import Producer
+from numpy.typing import NDArray
 
-__all__ = ["PARTS_A_SECOND", "OrderChanges", "Totals", "send"]
+__all__ = ["CENTS", "PARTS_A_SECOND", "OrderChanges", "Totals", "order_rows", "send"]
 
 CENTS = 100_000
 PARTS_A_SECOND = 10
@@ -49,6 +52,23 @@ class OrderChanges:
 
     def messages(self, count: int) -> Iterator[tuple[str, str | None]]:
         """The next changes, on as many rows: key and message; a tombstone follows a delete."""
+        updated, new, deleted = self._next(count)
+        for ids, code, status in ((updated, "u", "paid"), (new, "c", "new")):
+            for number, cents in zip(ids.tolist(), self._cents[ids].tolist(), strict=True):
+                yield _key(number), _message(f'null,"after":{_row(number, cents, status)}', code)
+        for number in deleted.tolist():
+            yield _key(number), _message(f'{_row(number, 0, "paid")},"after":null', "d")
+            yield _key(number), None
+
+    def rows(self, count: int) -> pa.Table:
+        """The next changes, on as many rows: ``op`` (U, I or D) and the columns of ``order_rows``."""
+        parts = self._next(count)
+        operations = np.repeat(np.array(["U", "I", "D"]), [len(ids) for ids in parts])
+        ids = np.concatenate(parts)
+        return order_rows(ids, self._cents[ids]).add_column(0, "op", pa.array(operations))
+
+    def _next(self, count: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Numbers of the rows that are updated, inserted and deleted next."""
         inserted = count // 5
         old = self._rng.choice(self._count, count - inserted, replace=False, shuffle=False) + 1
         updated, deleted = np.split(old, [len(old) * 7 // 8])
@@ -57,17 +77,19 @@ class OrderChanges:
         self._cents[updated] = self._rng.integers(0, CENTS, len(updated))
         self._is_there[np.concatenate([updated, new])] = True
         self._is_there[deleted] = False
-        for ids, code, status in ((updated, "u", "paid"), (new, "c", "new")):
-            for number, cents in zip(ids.tolist(), self._cents[ids].tolist(), strict=True):
-                yield _key(number), _message(f'null,"after":{_row(number, cents, status)}', code)
-        for number in deleted.tolist():
-            yield _key(number), _message(f'{_row(number, 0, "paid")},"after":null', "d")
-            yield _key(number), None
+        return updated, new, deleted
 
     def totals(self) -> Totals:
         """What the table must sum to."""
         (ids,) = np.nonzero(self._is_there)
         return Totals(len(ids), int(ids.sum()), Decimal(int(self._cents[ids].sum())) / 100)
+
+
+def order_rows(ids: NDArray[np.int64], cents: NDArray[np.int64]) -> pa.Table:
+    """Rows of orders: ``id``, ``customer``, ``cents``, ``status``."""
+    customers = pc.binary_join_element_wise("customer", pc.cast(pa.array(ids % 9973), pa.string()), " ")
+    status = pa.array(np.where(cents % 2, "paid", "new"))
+    return pa.table({"id": ids, "customer": customers, "cents": cents, "status": status})
 
 
 def send(servers: str, topic: str, rows: int, a_second: int, seconds: float, said: Any) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import signal
+import statistics
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
@@ -16,9 +17,11 @@ __all__ = [
     "MemoryWatch",
     "OrphanWatch",
     "ProcessEntry",
+    "growth",
     "parse_stat",
     "peak_bytes",
     "process_tree",
+    "quarters",
     "resident_bytes",
 ]
 
@@ -112,6 +115,20 @@ class MemoryCourse(_Sampler):
         for process in process_tree(self._root, self._names):
             look[process.kind] = look.get(process.kind, 0) + resident_bytes(process.pid)
         self.looks.append(look)
+
+
+def quarters(looks: Sequence[Mapping[str, int]], kind: str) -> tuple[float, float]:
+    """What a kind of process holds in the second quarter of a course and in the last, in MiB."""
+    quarter = max(1, len(looks) // 4)
+    second, last = looks[quarter : 2 * quarter], looks[-quarter:]
+    of_both = (statistics.fmean(look.get(kind, 0) for look in part) / 2**20 for part in (second, last))
+    return next(of_both), next(of_both)
+
+
+def growth(looks: Sequence[Mapping[str, int]], kinds: Iterable[str]) -> dict[str, float]:
+    """By kind: what it holds in the last quarter, as a share of the second."""
+    found = {kind: quarters(looks, kind) for kind in kinds}
+    return {kind: last / second if second else 0.0 for kind, (second, last) in found.items()}
 
 
 class OrphanWatch(_Sampler):
