@@ -7,6 +7,8 @@
   ``scan_delta`` on the same rows, as delta-rs wrote them.
 * The same range beside a scan of the whole table.
 * The number of rows, beside ``scan_delta``.
+* The rows of a hundred values of a column without order, one after the other and all at once, with Bloom
+  filters of this column beside the same rows without.
 
 The rows were written in the order of the key, the Hive table in eight buckets. A snapshot is open, and
 delta-rs has its table open too. The metastore is that of Hive 4.1.
@@ -15,22 +17,25 @@ delta-rs has its table open too. The metastore is that of Hive 4.1.
 from __future__ import annotations
 
 import argparse
+import functools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from benchmarks.data.merge_data import base_batches
+from benchmarks.data.merge_data import COLUMNS, base_batches
 from benchmarks.feed import QUICK_ROWS, ROWS_DEFAULT, TABLE, Stage, bytes_read
 from benchmarks.measuring.arguments import Rounds, add_case_arguments
 from benchmarks.measuring.local_metastore import METASTORE
 from benchmarks.measuring.measure import Contestant
 from benchmarks.measuring.report import finish
+from benchmarks.merging.merge_tables import BUCKETS
 from benchmarks.peers import PeerProcess
-from mutation_api import TableScan
+from mutation_api import HiveSnapshot, TableScan
 
 __all__ = ["HELP", "add_arguments", "run"]
 
@@ -39,7 +44,11 @@ HELP = "rows of a key or a range of keys, and their number, beside Polars on a D
 ROUNDS = Rounds(7, warm_up=2)
 READS = 20
 """A round reads so many times, since one time is too short to measure."""
-SCAN, DELTA, WHOLE = "scan", "scan_delta", "whole table"
+SCAN, DELTA, WHOLE, WITHOUT = "scan", "scan_delta", "whole table", "without filters"
+FILTERED = "feed.filtered"
+FILTERS = {"orc.bloom.filter.columns": "acct", "orc.bloom.filter.fpp": "0.001"}
+SOUGHT, ALONE = 100, 10
+"""Sought values, and how many of them are sought one after the other."""
 PARTS = 20
 KINDS = ("driver", METASTORE)
 RESULTS = Path(__file__).parent / "results" / "lookups.json"
@@ -66,6 +75,7 @@ class _Cases:
 
     def __init__(self, stage: Stage, data: pa.Table) -> None:
         self._stage = stage
+        self._data = data
         self._peer = stage.stack.enter_context(PeerProcess("delta"))
         stage.kinds[self._peer.pid] = DELTA
         self._ids = data.column("id")
@@ -84,6 +94,7 @@ class _Cases:
             self._beside_delta("5 % of the keys", middle, end, 1.0, READS),
             self._beside_whole(middle, end),
             self._count(),
+            *self._filtered(),
         ]
 
     def _id(self, number: int) -> int:
@@ -130,6 +141,32 @@ class _Cases:
             lambda: [scan.count() for _ in range(READS)][-1],
             (DELTA, lambda: [self._peer.call("count_rows", self._delta) for _ in range(READS)][-1]),
         )
+
+    def _filtered(self) -> list[dict[str, Any]]:
+        hive, stage = self._stage.hive, self._stage
+        table = hive.create_table(
+            FILTERED, COLUMNS, clustered_by=["id"], num_buckets=BUCKETS, properties=FILTERS
+        )
+        table.append(self._data)
+        view = stage.stack.enter_context(hive.snapshot(FILTERED))
+        rng = np.random.default_rng(1)
+        places = rng.choice(stage.rows, SOUGHT, replace=False)
+        values = self._data.column("acct").take(places).combine_chunks()
+
+        def rows(of: HiveSnapshot, name: str, *, at_once: bool) -> int:
+            parts = [values] if at_once else [values[at : at + 1] for at in range(ALONE)]
+            scans = (of.table(name).scan(where=pc.field("acct").isin(part)) for part in parts)
+            return sum(scan.to_arrow().num_rows for scan in scans)
+
+        def case(label: str, *, at_once: bool) -> dict[str, Any]:
+            theirs = functools.partial(rows, self._view, TABLE, at_once=at_once)
+            ours = functools.partial(rows, view, FILTERED, at_once=at_once)
+            return self._compared(label, "The column has no order.", 0.5, ours, (WITHOUT, theirs))
+
+        return [
+            case(f"{ALONE} keys, one by one, with Bloom filters", at_once=False),
+            case(f"{SOUGHT} keys at once, with Bloom filters", at_once=True),
+        ]
 
     def _compared(
         self, label: str, text: str, aim: float, ours: Callable[[], int], other: tuple[str, Callable[[], int]]
