@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -80,7 +81,11 @@ class Shop:
         """Compact both tables; their old files stay until the cleaner runs."""
         for (day,) in self.judge.sql(f"SELECT DISTINCT cast(day AS string) FROM {self.names[0]}"):
             self.judge.compact(self.names[0], kind, partition=f"day='{day}'", clean=False)
-        self.judge.compact(self.names[1], kind, clean=False)
+        with self.hive.snapshot(self.names[1]) as view:
+            location = view.table(self.names[1]).descriptor.location.local_path
+        assert location is not None
+        if any(Path(location).rglob("bucket_*")):  # Hive 2.3 fails on a table without files
+            self.judge.compact(self.names[1], kind, clean=False)
 
     def check(self, seen: Sequence[tuple[str, State]]) -> State:
         """Return the state, to which the changes since all positions lead."""
