@@ -166,7 +166,7 @@ EQUAL = ("equal", "is_in")
 
 @dataclass(frozen=True)
 class Required:
-    """What a condition requires of each row that meets it.
+    """Comparisons that are true in each row that meets a condition.
 
     Attributes:
         comparisons: comparisons joined by AND: column, one of COMPARISONS or ``is_in``, and the constant (one
