@@ -80,12 +80,24 @@ class Shop:
     def compact(self, kind: str) -> None:
         """Compact both tables; their old files stay until the cleaner runs."""
         for (day,) in self.judge.sql(f"SELECT DISTINCT cast(day AS string) FROM {self.names[0]}"):
-            self.judge.compact(self.names[0], kind, partition=f"day='{day}'", clean=False)
-        with self.hive.snapshot(self.names[1]) as view:
-            location = view.table(self.names[1]).descriptor.location.local_path
-        assert location is not None
-        if any(Path(location).rglob("bucket_*")):  # Hive 2.3 fails on a table without files
+            if self._can_compact(self.names[0], kind, f"day={day}"):
+                self.judge.compact(self.names[0], kind, partition=f"day='{day}'", clean=False)
+        if self._can_compact(self.names[1], kind):
             self.judge.compact(self.names[1], kind, clean=False)
+
+    def _can_compact(self, name: str, kind: str, partition: str = "") -> bool:
+        """Return False where Hive 2.3 fails: without files, or if it may join a joined delta with nothing.
+
+        It moves the new delta into the old one, which has the same name, and then its SELECT fails.
+        """
+        if self.judge.line != "2.3" or kind != "minor":
+            return True
+        with self.hive.snapshot(name) as view:
+            location = view.table(name).descriptor.location.local_path
+        assert location is not None
+        names = [each.name.removeprefix("delete_") for each in Path(location, partition).glob("*delta_*")]
+        ranges = [name.split("_")[1:3] for name in names]
+        return bool(ranges) and all(first == last for first, last in ranges)
 
     def check(self, seen: Sequence[tuple[str, State]]) -> State:
         """Return the state, to which the changes since all positions lead."""

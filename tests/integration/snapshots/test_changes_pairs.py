@@ -40,7 +40,6 @@ class History:
         match self.rng.randrange(8):
             case 0:
                 self._end_open()
-                self.judge.cleaner()  # Hive 2.3 moves a second delta of the same ids into the first one
                 self.shop.compact("minor")
                 if self.rng.random() < 0.5:
                     self.judge.cleaner()
