@@ -8,7 +8,9 @@ Source: the encoding of protocol buffers (varints, wire types, zigzag); the fiel
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+import functools
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Concatenate, ParamSpec, TypeVar
 
 __all__ = [
     "FOOTER_CALENDAR",
@@ -51,6 +53,7 @@ __all__ = [
     "as_bytes",
     "as_number",
     "bytes_field",
+    "cached_if_small",
     "field_at",
     "fields_of",
     "number_field",
@@ -65,6 +68,31 @@ __all__ = [
 
 _ONE_BYTE = [bytes([number]) for number in range(0x80)]
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
+
+
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+_Parse = Callable[Concatenate[bytes, _P], _T]
+
+
+def cached_if_small(most_bytes: int, count: int) -> Callable[[_Parse[_P, _T]], _Parse[_P, _T]]:
+    """Return a decorator that caches the results for small messages, as the same files are read repeatedly.
+
+    Args:
+        most_bytes: the size of the largest message whose result is cached.
+        count: the number of cached results.
+    """
+
+    def decorate(parse: _Parse[_P, _T]) -> _Parse[_P, _T]:
+        cached = functools.lru_cache(maxsize=count)(parse)
+
+        @functools.wraps(parse)
+        def parsed(message: bytes, /, *args: _P.args, **kwargs: _P.kwargs) -> _T:
+            return (cached if len(message) <= most_bytes else parse)(message, *args, **kwargs)
+
+        return parsed
+
+    return decorate
 
 
 def fields_of(data: bytes) -> Iterator[tuple[int, int | bytes]]:

@@ -13,7 +13,7 @@ orc_proto.proto (RowIndex).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -259,12 +259,13 @@ def plain_groups(
 
 def ranges_of_groups(
     tail: OrcTail, footer: StripeFooter, entries: Mapping[int, Sequence[IndexEntry]], spans: Sequence[Span]
-) -> list[tuple[int, int]]:
-    """Return the parts of the file that :func:`plain_groups` reads: first byte, and byte after the last."""
+) -> Iterator[tuple[int, int]]:
+    """Yield the parts of the file that :func:`plain_groups` reads: first byte, and byte after the last."""
     try:
-        return [_range(part) for span in spans for part in _parts(tail, footer, entries, span)]
+        found = [_range(part) for span in spans for part in _parts(tail, footer, entries, span)]
     except _CannotBeCut:
-        return []
+        return
+    yield from found
 
 
 def _parts(

@@ -22,7 +22,6 @@ compared with files of Hive 2.3, 3.1 and 4.1, and with files that this library w
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal, InvalidOperation
@@ -51,7 +50,7 @@ from mutation_api.format.timestamps import (
     hybrid_from_proleptic_days,
     hybrid_from_proleptic_timestamps,
 )
-from mutation_api.orc.format.protobuf import as_bytes, as_number, fields_of, signed
+from mutation_api.orc.format.protobuf import as_bytes, as_number, cached_if_small, fields_of, signed
 
 __all__ = [
     "Storable",
@@ -318,15 +317,13 @@ def comparable_range(statistics: bytes, file_type: pa.DataType, hive_type: HiveT
     if hive_type.kind not in _RANGES or not _is_read_unchanged(file_type, hive_type):
         return None
     try:
-        parse = _recorded_range if len(statistics) <= _SMALL_BYTES else _recorded_range.__wrapped__
-        return parse(statistics, hive_type.kind)
+        return _recorded_range(statistics, hive_type.kind)
     except (ValueError, IndexError, InvalidOperation) as error:
         raise CorruptFileError(f"the statistics of an ORC column cannot be parsed: {error}") from error
 
 
-@functools.lru_cache(maxsize=16_384)
+@cached_if_small(_SMALL_BYTES, 16_384)
 def _recorded_range(statistics: bytes, kind: str) -> Range | None:
-    """Small ones are cached, because lookups repeatedly read the same files."""
     field, read = _RANGES[kind]
     found = dict(fields_of(statistics)).get(field)
     ends = None if found is None else read(dict(fields_of(as_bytes(found))))

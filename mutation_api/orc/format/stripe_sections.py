@@ -25,6 +25,7 @@ from mutation_api.orc.format.protobuf import (
     STRIPE_WRITER_ZONE,
     as_bytes,
     as_number,
+    cached_if_small,
     fields_of,
     number_field,
     numbers_in,
@@ -145,14 +146,13 @@ def parse_statistics(section: bytes, tail: OrcTail, columns: Collection[int]) ->
         CorruptFileError: If the bytes are not such a section.
     """
     try:
-        parse = _statistics if len(section) <= _SMALL_SECTION_BYTES else _statistics.__wrapped__
         how = tail.compression, tail.block_bytes
-        return [*parse(section, *how, len(tail.stripes), len(tail.types), frozenset(columns))]
+        return [*_statistics(section, *how, len(tail.stripes), len(tail.types), frozenset(columns))]
     except DAMAGE as error:
         raise CorruptFileError(f"the statistics of ORC stripes cannot be parsed: {error}") from error
 
 
-@functools.lru_cache(maxsize=256)
+@cached_if_small(_SMALL_SECTION_BYTES, 256)
 def _statistics(
     section: bytes,
     compression: Compression,
@@ -161,7 +161,6 @@ def _statistics(
     column_count: int,
     columns: frozenset[int],
 ) -> tuple[Mapping[int, bytes], ...]:
-    """Small ones are cached, because lookups repeatedly read the same files."""
     plain = unpacked(section, compression, block_bytes)
     stripes = (as_bytes(value) for field, value in fields_of(plain) if field == _STATISTICS_STRIPE)
     found = list(itertools.islice(stripes, stripe_count + 1))
@@ -191,15 +190,13 @@ def parse_stripe_footer(section: bytes, tail: OrcTail, stripe: StripeInfo) -> St
     """
     try:
         message = unpacked(section, tail.compression, tail.block_bytes)
-        parse = _stripe_footer if len(message) <= _SMALL_BYTES else _stripe_footer.__wrapped__
-        return parse(message, tail.types, stripe)
+        return _stripe_footer(message, tail.types, stripe)
     except DAMAGE as error:
         raise CorruptFileError(f"the footer of an ORC stripe cannot be parsed: {error}") from error
 
 
-@functools.lru_cache(maxsize=1024)
+@cached_if_small(_SMALL_BYTES, 1024)
 def _stripe_footer(message: bytes, types: tuple[bytes, ...], stripe: StripeInfo) -> StripeFooter:
-    """Small footers are cached, because the merges of a stream repeatedly read the same small files."""
     end, stop = stripe.offset, stripe.end - stripe.footer_length
     column_count = len(types)
     streams: list[Stream] = []
@@ -294,14 +291,12 @@ def parse_row_index(section: bytes, tail: OrcTail) -> tuple[IndexEntry, ...]:
         CorruptFileError: If the bytes are not a row index.
     """
     try:
-        parse = _row_index if len(section) <= _SMALL_SECTION_BYTES else _row_index.__wrapped__
-        return parse(section, tail.compression, tail.block_bytes)
+        return _row_index(section, tail.compression, tail.block_bytes)
     except DAMAGE as error:
         raise CorruptFileError(f"the index of an ORC stripe cannot be parsed: {error}") from error
 
 
-@functools.lru_cache(maxsize=512)
+@cached_if_small(_SMALL_SECTION_BYTES, 512)
 def _row_index(section: bytes, compression: Compression, block_bytes: int) -> tuple[IndexEntry, ...]:
-    """Small ones are cached, because lookups repeatedly read the same files."""
     index = unpacked(section, compression, block_bytes)
     return tuple(IndexEntry(as_bytes(entry)) for field, entry in fields_of(index) if field == _INDEX_ENTRY)

@@ -44,6 +44,7 @@ from mutation_api.orc.format.protobuf import (
     as_bytes,
     as_number,
     bytes_field,
+    cached_if_small,
     fields_of,
     number_field,
     numbers_in,
@@ -264,8 +265,7 @@ def _parsed(end: bytes, postscript: _Postscript) -> OrcTail:
     try:
         packed, codec = _footer_of(end, postscript), postscript.compression
         footer = unpacked(packed, codec, postscript.block_bytes, most_growth=_MOST_GROWTH)
-        parse = _parse_footer if len(footer) <= _SMALL_BYTES else _parse_footer.__wrapped__
-        tail = parse(footer, postscript)
+        tail = _parse_footer(footer, postscript)
         type_nodes(tail.types)
     except DAMAGE as error:
         raise CorruptFileError(f"not an ORC tail: {error}") from error
@@ -352,9 +352,8 @@ def _check_stripe(stripes: Sequence[StripeInfo]) -> None:
         )
 
 
-@functools.lru_cache(maxsize=1024)
+@cached_if_small(_SMALL_BYTES, 1024)
 def _parse_footer(footer: bytes, postscript: _Postscript) -> OrcTail:
-    """Small footers are cached, because the merges of a stream repeatedly read the same small files."""
     stripes: list[StripeInfo] = []
     metadata: dict[str, bytes] = {}
     types: list[bytes] = []

@@ -267,8 +267,7 @@ class OrcInput:
             if not entries:
                 return None
             spans, stripe = RowGroups.spans(groups), self._tail.stripes[index]
-            if opened.ranged is not None:
-                self._load(opened, index, ranges_of_groups(self._tail, footer, entries, spans))
+            self._load(opened, index, ranges_of_groups(self._tail, footer, entries, spans))
             plain = plain_groups(opened.stream, self._tail, footer, stripe, entries, spans)
             if plain is None:
                 return None
