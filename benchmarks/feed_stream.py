@@ -9,10 +9,9 @@ changes to Kafka in Debezium's form, with the rows before and after them, as ``h
 before them. The library's compactor joins all files of the table again and again, and Hive's cleaner removes
 what nobody holds.
 
-The rate is held if the last change can be read from Kafka soon after its commit. Memory is what each kind of
-process holds, in the second quarter of the time and in the last one, and so are the seconds that it takes to
-send the changes of a merge. In the end the sums of the messages, of the changes and of Hive's SQL must be
-equal.
+The rate is held if the last change can be read from Kafka soon after its commit. The memory of the sender,
+and the seconds that it takes to send the changes of a merge, are those of the second quarter of the time and
+of the last one. In the end the sums of the messages, of the changes and of Hive's SQL must be equal.
 """
 
 from __future__ import annotations
@@ -37,6 +36,7 @@ import numpy as np
 from confluent_kafka import Consumer, TopicPartition
 
 from benchmarks.data.order_changes import CENTS, OrderChanges, Totals, order_rows
+from benchmarks.measuring.arguments import SteadyLoad
 from benchmarks.measuring.measure import machine, tell, versions
 from benchmarks.measuring.memory import MemoryCourse, growth, quarters
 from benchmarks.measuring.report import save_cases, show_case
@@ -50,9 +50,7 @@ __all__ = ["HELP", "add_arguments", "run"]
 
 HELP = "the change feed to Kafka, while a table changes at a steady rate"
 
-ROWS_DEFAULT, QUICK_SHARE = 5_000_000, 10
-MINUTES, QUICK_MINUTES = 30.0, 2.0
-CHANGES_A_SECOND = 5_000
+LOAD = SteadyLoad(5_000_000)
 MERGE_SECONDS = 10.0
 FOLLOW_SECONDS = 5.0
 HOLD_SECONDS = 600.0
@@ -68,7 +66,6 @@ TABLE, PREFIX = "feed.orders", "hive"
 TOPIC = f"{PREFIX}.{TABLE}"
 COLUMNS = "id bigint, customer string, cents bigint, status string"
 RESULTS = Path(__file__).parent / "results" / "feed_stream.json"
-WATCHED = {"sender": "sender", "hive": "metastore"}
 
 
 @dataclass(frozen=True)
@@ -93,21 +90,12 @@ class Course:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--rows", type=int, help=f"rows of the table (default: {ROWS_DEFAULT:,})")
-    parser.add_argument("--minutes", type=float, help=f"how long (default: {MINUTES:g})")
-    parser.add_argument(
-        "--changes", type=int, default=CHANGES_A_SECOND, help="changes a second (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help=f"a {QUICK_SHARE}th of the rows, {QUICK_MINUTES:g} minutes"
-    )
-    parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
+    LOAD.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the benchmark; 0 if all sums agree, the rate was held, and (not in a quick run) nothing grew."""
-    rows = arguments.rows or ROWS_DEFAULT // (QUICK_SHARE if arguments.quick else 1)
-    minutes = arguments.minutes or (QUICK_MINUTES if arguments.quick else MINUTES)
+    load = LOAD.requested(arguments)
     with contextlib.ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         judge = stack.enter_context(Hive41(work / "hive"))
@@ -116,21 +104,21 @@ def run(arguments: argparse.Namespace) -> int:
         judge.sql(f"CREATE DATABASE {TABLE.partition('.')[0]}")
         hive = stack.enter_context(connect(judge.uri))
         table = hive.create_table(TABLE, COLUMNS, clustered_by=["id"], num_buckets=BUCKETS)
-        ids = np.arange(1, rows + 1, dtype=np.int64)
+        ids = np.arange(1, load.rows + 1, dtype=np.int64)
         table.append(order_rows(ids, ids % CENTS))
-        course = _course(hive, judge, kafka, (rows, arguments.changes, minutes * 60))
+        course = _course(hive, judge, kafka, (load.rows, load.changes, load.minutes * 60))
         of_hive = _sums(judge)
         about = f"{judge.description}, {kafka.description}"
     tell(f"Hive: {of_hive}; messages: {course.found}; expected: {course.expected}")
-    grown = growth(course.looks, WATCHED)
-    case = _case(rows, course, grown["sender"])
+    grown = growth(course.looks, ["sender"])["sender"]
+    case = _case(load.rows, course, grown)
     show_case(case)
     if arguments.save:
         about = ", ".join((about, *versions("pyarrow", "confluent-kafka")))
         save_cases([case], RESULTS, title="Change feed, steady load", versions=about, machine=machine())
     is_right = course.found == course.expected == of_hive
-    is_held = course.late_seconds <= LATEST_SECONDS and course.seconds <= minutes * 60 + LATEST_SECONDS
-    return 0 if is_right and is_held and (arguments.quick or grown["sender"] <= GROWTH_AIM) else 1
+    is_held = course.late_seconds <= LATEST_SECONDS and course.seconds <= load.minutes * 60 + LATEST_SECONDS
+    return 0 if is_right and is_held and (arguments.quick or grown <= GROWTH_AIM) else 1
 
 
 def _course(hive: Hive, judge: Hive41, kafka: Kafka, load: tuple[int, int, float]) -> Course:
@@ -165,7 +153,7 @@ def _course(hive: Hive, judge: Hive41, kafka: Kafka, load: tuple[int, int, float
             taken = committed - began
             sender.pipe.send(None)
             sent: list[tuple[float, int]] = sender.pipe.recv()
-            reader.pipe.send(sum(messages for _, messages in sent))
+            reader.pipe.send(None)
             messages, *sums = reader.pipe.recv()
             late = time.monotonic() - committed
     found = Totals(before.rows + sums[0], before.ids + sums[1], before.total + Decimal(sums[2]) / 100)
@@ -226,9 +214,7 @@ def _follow(uri: str, servers: str, since: str, pipe: Connection) -> None:
 def _add_up(servers: str, pipe: Connection) -> None:
     """Add up the rows of committed messages; asked for it, return the sums once no message is left."""
     settings = {"bootstrap.servers": servers, "group.id": "sums", "isolation.level": "read_committed"}
-    consumer = Consumer(
-        {**settings, "enable.auto.commit": False, "enable.partition.eof": True, "log_level": 0}
-    )
+    consumer = Consumer({**settings, "enable.auto.commit": False, "log_level": 0})
     consumer.assign([TopicPartition(TOPIC, 0, 0)])
     sums, count, is_asked = [0, 0, 0], 0, False
     end = float("inf")

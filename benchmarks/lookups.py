@@ -7,7 +7,7 @@
   ``scan_delta`` on the same rows, as delta-rs wrote them.
 * The same range beside a scan of the whole table.
 * The number of rows, beside ``scan_delta``.
-* The rows of a hundred values of a column without order, one after the other and all at once, with Bloom
+* The rows of ten values of a column without order, one after the other, and of a hundred at once, with Bloom
   filters of this column beside the same rows without.
 
 The rows were written in the order of the key, the Hive table in eight buckets. A snapshot is open, and

@@ -30,6 +30,7 @@ import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
 
 from benchmarks.data.order_changes import Totals, send
+from benchmarks.measuring.arguments import SteadyLoad
 from benchmarks.measuring.measure import machine, tell, versions
 from benchmarks.measuring.memory import MemoryCourse, growth, quarters
 from benchmarks.measuring.report import save_cases, show_case
@@ -45,9 +46,7 @@ __all__ = ["HELP", "add_arguments", "run"]
 
 HELP = "changes from Kafka at a steady rate, by a streaming query"
 
-ROWS_DEFAULT, QUICK_SHARE = 10_000_000, 10
-MINUTES, QUICK_MINUTES = 30.0, 2.0
-CHANGES_A_SECOND = 5_000
+LOAD = SteadyLoad(10_000_000)
 BATCH_SECONDS = 10.0
 MOST_CHANGES = 200_000
 """Of a batch: one that is late may catch up."""
@@ -99,21 +98,12 @@ class Course:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments."""
-    parser.add_argument("--rows", type=int, help=f"rows of the table (default: {ROWS_DEFAULT:,})")
-    parser.add_argument("--minutes", type=float, help=f"how long (default: {MINUTES:g})")
-    parser.add_argument(
-        "--changes", type=int, default=CHANGES_A_SECOND, help="changes a second (default: %(default)s)"
-    )
-    parser.add_argument(
-        "--quick", action="store_true", help=f"a {QUICK_SHARE}th of the rows, {QUICK_MINUTES:g} minutes"
-    )
-    parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
+    LOAD.add_arguments(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run the benchmark; 0 if the rate was held, memory flat (not in a quick run), and Hive agrees."""
-    rows = arguments.rows or ROWS_DEFAULT // (QUICK_SHARE if arguments.quick else 1)
-    minutes = arguments.minutes or (QUICK_MINUTES if arguments.quick else MINUTES)
+    load = LOAD.requested(arguments)
     with contextlib.ExitStack() as stack:
         work = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="bench-")))
         hive = stack.enter_context(Hive23(work / "hive"))
@@ -125,13 +115,13 @@ def run(arguments: argparse.Namespace) -> int:
             "spark.sql.shuffle.partitions": "4",
         }
         spark = stack.enter_context(local_spark_session("stream", master="local[2]", settings=settings))
-        _prepare(spark, hive, rows)
-        course = _course(spark, hive, kafka, work, (rows, arguments.changes, minutes * 60))
+        _prepare(spark, hive, load.rows)
+        course = _course(spark, hive, kafka, work, (load.rows, load.changes, load.minutes * 60))
         found = _found(hive)
         about = f"{hive.description}, {kafka.description}"
     tell(f"Hive: {found}; expected: {course.totals}")
     is_held, grown = course.late_seconds <= LATEST_SECONDS, growth(course.looks, WATCHED)
-    case = _case(rows, course, grown)
+    case = _case(load.rows, course, grown)
     show_case(case)
     if arguments.save:
         about = ", ".join((about, *versions("pyarrow", "pyspark", "confluent-kafka")))

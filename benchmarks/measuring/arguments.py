@@ -6,9 +6,10 @@ import argparse
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Rounds", "add_case_arguments", "integers", "settings_from"]
+__all__ = ["Rounds", "SteadyLoad", "add_case_arguments", "integers", "settings_from"]
 
 QUICK_ROUNDS = 1
+QUICK_SHARE, QUICK_MINUTES = 10, 2.0
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,35 @@ class Rounds:
     def warm_up_of(self, arguments: argparse.Namespace, *, is_warm: bool = False) -> int:
         """Warm-up rounds; a quick run needs none if everything is warm already."""
         return (0 if is_warm else QUICK_ROUNDS) if arguments.quick else self.warm_up
+
+
+@dataclass(frozen=True)
+class SteadyLoad:
+    """Changes of a table at a steady rate: rows of the table, changes a second, and how long.
+
+    A quick run has a tenth of the rows, and takes two minutes.
+    """
+
+    rows: int
+    changes: int = 5_000
+    minutes: float = 30.0
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Declare ``--rows``, ``--minutes``, ``--changes``, ``--quick`` and ``--save``."""
+        parser.add_argument("--rows", type=int, help=f"rows of the table (default: {self.rows:,})")
+        parser.add_argument("--minutes", type=float, help=f"how long (default: {self.minutes:g})")
+        parser.add_argument(
+            "--changes", type=int, default=self.changes, help="changes a second (default: %(default)s)"
+        )
+        quick = f"a {QUICK_SHARE}th of the rows, {QUICK_MINUTES:g} minutes"
+        parser.add_argument("--quick", action="store_true", help=quick)
+        parser.add_argument("--save", action="store_true", help="keep the figures in benchmarks/results")
+
+    def requested(self, arguments: argparse.Namespace) -> SteadyLoad:
+        """The load that the arguments ask for."""
+        rows = arguments.rows or self.rows // (QUICK_SHARE if arguments.quick else 1)
+        minutes = arguments.minutes or (QUICK_MINUTES if arguments.quick else self.minutes)
+        return SteadyLoad(rows, arguments.changes, minutes)
 
 
 def add_case_arguments(
