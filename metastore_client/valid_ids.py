@@ -36,6 +36,7 @@ __all__ = [
     "ValidWriteIdList",
     "accurate_row_count",
     "listed_ids",
+    "marked",
     "with_row_count",
 ]
 

@@ -40,6 +40,7 @@ __all__ = [
     "lock_response",
     "new_partition",
     "new_partition_name",
+    "open_txns_without_users",
     "partition_info",
     "partition_names",
     "safe_text",
