@@ -12,8 +12,9 @@ import pyarrow as pa
 import pytest
 
 from judges.errors import HiveError
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from mutation_api import Hive, HiveTransaction, connect
+from tests.integration.snapshots.test_changes_judged import run_cleaner
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(900)]
 
@@ -75,7 +76,7 @@ class Bank:
         """Compact a table, and let the cleaner run. Hive refuses while a hold keeps it from cleaning up."""
         with contextlib.suppress(HiveError):
             self.judge.compact(rng.choice(self.names), rng.choice(["minor", "major"]), clean=False)
-        self.judge.cleaner()
+        run_cleaner(self.judge)
 
 
 @pytest.mark.parametrize("hive_line", ["2.3", "3.1", "4.1"], indirect=True)

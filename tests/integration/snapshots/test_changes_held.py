@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from judges.errors import HiveError
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from mutation_api import DirectoryStateError, Hive, connect
 from mutation_api.storage.connect import storage_at
-from tests.integration.snapshots.test_changes_judged import Shop, State, applied
+from tests.integration.snapshots.test_changes_judged import Shop, State, applied, clean, run_cleaner
 from tests.unit.hive.test_changes import rows
 
 pytestmark = pytest.mark.slow
@@ -48,20 +48,7 @@ def compact(shop: Shop, kind: str) -> None:
         is_refused = "Compaction is already scheduled" in str(error)
         if not is_refused and not (shop.judge.line == "2.3" and "the worker failed" in str(error)):
             raise
-    clean(shop)
-
-
-def clean(shop: Shop) -> None:
-    """Let the cleaner run.
-
-    That of Hive 3.1 fails on a compaction which it could not clean up before a major one of higher ids. It
-    goes on with the later one.
-    """
-    try:
-        shop.judge.cleaner()
-    except HiveError as error:
-        if "Not enough history available" not in str(error):
-            raise
+    run_cleaner(shop.judge)
 
 
 def look(hive: Hive, shop: Shop, since: str, before: State) -> tuple[str, State, list[Any]]:
@@ -100,15 +87,15 @@ def test_a_hold_keeps_what_a_major_compaction_replaced(
             since, seen, found = look(hive, shop, since, seen)
             assert found[: len(expected)] == expected
             assert seen == shop.state()
-            clean(shop)
+            run_cleaner(hive_line)
         kept = directories(hive, shop.names[1])
         last = shop.position()
         shop.step()
     for name in shop.names:
-        hive_line.clean(name)  # before that Hive 4 refuses the next compaction
+        clean(hive_line, name)  # before that Hive 4 refuses the next compaction
     shop.compact("major")
     for name in shop.names:
-        hive_line.clean(name)
+        clean(hive_line, name)
     with connect(hive_line.uri) as hive:
         assert not kept <= directories(hive, shop.names[1])
         with (
@@ -135,7 +122,7 @@ def test_overwrites_and_truncates_of_hive(hive_line: HiveJudge, line_database: s
         compact(shop, "major")
         since, seen, _ = look(hive, shop, since, seen)
         assert seen == shop.state()
-        hive_line.cleaner()
+        run_cleaner(hive_line)
         hive_line.sql(f"INSERT INTO {items} VALUES (1, 'x', '2024-05-01')")
         hive_line.sql(f"TRUNCATE TABLE {items}")
         hive_line.sql(f"INSERT INTO {items} VALUES (2, 'y', '2024-05-01')")

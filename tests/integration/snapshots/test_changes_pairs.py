@@ -10,10 +10,10 @@ import random
 
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from mutation_api import Hive, connect
 from mutation_api.hive.hive_transaction import HiveTransaction
-from tests.integration.snapshots.test_changes_judged import Shop, State, applied
+from tests.integration.snapshots.test_changes_judged import Shop, State, applied, run_cleaner
 from tests.unit.hive.test_changes import rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(900)]
@@ -42,7 +42,7 @@ class History:
                 self._end_open()
                 self.shop.compact("minor")
                 if self.rng.random() < 0.5:
-                    self.judge.cleaner()
+                    run_cleaner(self.judge)
             case 1 if self._open is None:
                 tx = self.hive.transaction(*self.shop.names, create_partitions=True, insert_only=True)
                 self._open = self._stack.enter_context(tx)

@@ -19,14 +19,15 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Consumer, TopicPartition
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from judges.kafka import Kafka
 from mutation_api import Hive, LocalOptions, LockLostError, connect
 from mutation_api.cdc import ChangeTopics, DebeziumSource, KafkaTopics, TableMapping, ingest
 from mutation_api.cdc.kafka import change_topics
 from mutation_api.cdc.kafka.feed_messages import DebeziumMessages, FeedMessage, FeedTopics
 from mutation_api.cdc.kafka.feed_producer import FeedProducer
-from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, EXIT_USAGE, main
+from mutation_api.cli.main import main
+from mutation_api.cli.terminal import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from mutation_api.errors import ConfigurationError
 
 pytestmark = pytest.mark.slow

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from mutation_api.errors import UnsupportedLocallyError
 from mutation_api.hive.connect import connect
 from mutation_api.table.acid_table import WriterOptions

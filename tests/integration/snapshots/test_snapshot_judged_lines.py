@@ -15,7 +15,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from judges.hive.hive_judges import Hive31, Hive41, HiveRow
+from judges.hive.hive_judges import Hive31, Hive41
+from judges.hive.model import HiveRow
 from metastore_client.remote.thrift_client import open_client
 from mutation_api.format.hive_type import parse_hive_type
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
