@@ -63,8 +63,6 @@ from mutation_api import (
 from mutation_api.format.event import bucket_property
 from mutation_api.write.writing_order import ADDRESSED_ROWS_MAX
 
-__all__ = ["HELP", "TYPES", "add_arguments", "run"]
-
 HELP = "cost of the bucket hash, by type and version"
 
 ROWS_DEFAULT = 1_000_000

@@ -33,8 +33,6 @@ from metastore_client import CompactionType
 from mutation_api import connect
 from mutation_api.upkeep import CompactionThreshold, compact_partition, compact_table
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = "a compaction beside Hive's own"
 
 ROWS_DEFAULT, DELTAS_DEFAULT = 10_000_000, 100

@@ -60,8 +60,6 @@ from mutation_api import (
     MutatorCoordinator,
 )
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = "write grouped rows on one thread, in turn with Hive's Java writers"
 
 ROWS_DEFAULT = 1_000_000

@@ -50,8 +50,6 @@ from metastore_client import (
 )
 from mutation_api import MutatorClient, MutatorClientBuilder
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = "a transaction that changes nothing, beside the bare metastore calls"
 
 TRANSACTIONS_DEFAULT = 50

@@ -28,8 +28,6 @@ from metastore_client import open_client
 from mutation_api import connect, erase
 from mutation_api.upkeep import ErasureReport
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = "erasing people: the time until they are invisible, and until no file has them"
 
 TABLES = 5

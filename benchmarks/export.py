@@ -33,8 +33,6 @@ from benchmarks.measuring.measure import Contestant
 from benchmarks.measuring.report import finish
 from mutation_api.cdc import Export
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = "exports to Delta Lake and Iceberg, beside pyarrow and delta-rs"
 
 ROUNDS = Rounds(3, warm_up=1)

@@ -42,9 +42,8 @@ from mutation_api import Hive, connect
 from mutation_api.cdc import ChangeTopics
 from mutation_api.cdc.kafka.feed_messages import DebeziumMessages, FeedMessage, FeedTopics
 from mutation_api.cdc.kafka.feed_producer import FeedProducer
-from mutation_api.cli.main import EXIT_OK, main
-
-__all__ = ["HELP", "Stage", "add_arguments", "bytes_read", "merge_file", "run", "run_cases"]
+from mutation_api.cli.main import main
+from mutation_api.cli.terminal import EXIT_OK
 
 HELP = "the change feed, beside delta-rs' change data feed, a diff, and a bare producer of Kafka"
 

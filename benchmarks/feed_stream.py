@@ -46,8 +46,6 @@ from mutation_api import Hive, connect
 from mutation_api.cdc import ChangeTopics
 from mutation_api.upkeep import compact_table
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = "the change feed to Kafka, while a table changes at a steady rate"
 
 LOAD = SteadyLoad(5_000_000)

@@ -17,8 +17,6 @@ from benchmarks.write import compare
 from benchmarks.writing.write_case import agreed, save
 from benchmarks.writing.write_stage import LAYOUTS, Stage, add_common_arguments
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = "write a change set of real flights, in turn with Spark's own ORC writer"
 
 ROWS_DEFAULT = 4_000_000

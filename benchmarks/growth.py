@@ -38,8 +38,6 @@ from benchmarks.writing.write_stage import (
 from benchmarks.writing.writers import TableWriter
 from mutation_api import WriterOptions
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = "write change sets of growing size"
 
 ROWS_DEFAULT = 50_000_000

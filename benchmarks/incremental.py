@@ -34,8 +34,6 @@ from metastore_client import MetastoreClient, open_client
 from mutation_api.cdc import enable_update, extract_update
 from mutation_api.upkeep import CompactionThreshold, compact_table
 
-__all__ = ["HELP", "add_arguments", "measured", "run"]
-
 HELP = "extraction of few changes from PostgreSQL, again and again, while Hive compacts"
 
 ROWS_DEFAULT, QUICK_SHARE = 10_000_000, 10

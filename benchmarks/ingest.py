@@ -46,8 +46,6 @@ from metastore_client import open_client
 from mutation_api import read_table
 from mutation_api.cdc import SourceTable, TableMapping, TungstenSource, ingest, read_source
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = "ingest a log of operations, in turn with rewriting the table and with delta-rs"
 
 ROWS_DEFAULT, OPERATIONS_DEFAULT, KEYS_DEFAULT = 10_000_000, 1_000_000, 300_000

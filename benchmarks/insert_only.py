@@ -25,8 +25,6 @@ from benchmarks.writing.write_stage import (
 )
 from benchmarks.writing.writers import SparkWriter, TableWriter, plain_files
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = "insert rows, in turn with Spark's own writer of plain ORC files"
 
 ROWS_DEFAULT = 10_000_000

@@ -46,8 +46,6 @@ from mutation_api.cdc.messages import json_text
 from mutation_api.cdc.spark_engine import SparkEngine
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = "read and reduce logs of Debezium, Maxwell and Canal, with Spark and without"
 
 ROWS_DEFAULT, QUICK_SHARE = 1_000_000, 10

@@ -31,8 +31,6 @@ from judges.hive.hive_judges import Hive23
 from metastore_client import EmbeddedMetastore
 from mutation_api import MutatorClient, MutatorClientBuilder, apply_changes, local_spark_session, read_table
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = "commit a change set half as large as its table, and have Hive check the result"
 
 ROWS_DEFAULT = 10_000_000

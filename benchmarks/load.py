@@ -36,8 +36,6 @@ from judges.hive.judge import HiveJudge
 from metastore_client import ColumnInfo, MetastoreClient, TxnState, open_client
 from mutation_api import create_acid_table
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = "commits a second of one to a hundred writers of one table"
 
 JUDGES: dict[str, type[HiveJudge]] = {each.line: each for each in (Hive23, Hive31, Hive41, Hive42)}

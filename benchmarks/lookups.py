@@ -37,8 +37,6 @@ from benchmarks.merging.merge_tables import BUCKETS
 from benchmarks.peers import PeerProcess
 from mutation_api import HiveSnapshot, TableScan
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = "rows of a key or a range of keys, and their number, beside Polars on a Delta table"
 
 ROUNDS = Rounds(7, warm_up=2)

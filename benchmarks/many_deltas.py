@@ -33,8 +33,6 @@ from metastore_client import ColumnInfo
 from metastore_client.testing import InMemoryMetastore
 from mutation_api import Hive, MergeReport, connect, create_acid_table
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = "merges of one row, by the number of deltas"
 
 MANY, FEW = "many", "few"

@@ -44,8 +44,6 @@ from examples.local import PrintLoss, create_table
 from metastore_client import DataOperationType, open_client
 from mutation_api import MutatorClientBuilder, MutatorCoordinator, Transaction
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = "a commit that touches thousands of partitions, beside the bare metastore calls"
 
 PARTITIONS_DEFAULT = 10_000

@@ -49,8 +49,6 @@ from benchmarks.merging.merge_tables import linked_copy
 from judges.hive.hive_judges import Hive23
 from mutation_api import Hive, Transaction, connect, merge_into, read_table
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = "merge change sets by key, in turn with others"
 
 ROWS_DEFAULT = 10_000_000

@@ -59,8 +59,6 @@ from mutation_api.storage.connect import storage_at
 from mutation_api.storage.protocol import Staged
 from mutation_api.storage.tree import side_by_side
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = "a commit of thousands of files on an object store, beside the bare requests"
 
 FILES_DEFAULT = 8_000

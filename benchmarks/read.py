@@ -55,8 +55,6 @@ from mutation_api import (
     read_table,
 )
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = "read a snapshot, beside Spark and pyarrow reading the bare files"
 
 ROWS_DEFAULT = 10_000_000

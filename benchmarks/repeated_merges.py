@@ -25,8 +25,6 @@ from benchmarks.measuring.report import finish
 from benchmarks.merging.merge_tables import BUCKETS
 from benchmarks.peers import PeerProcess
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = "small merges into a table with the files of earlier ones, beside delta-rs"
 
 ROWS_DEFAULT = 1_000_000

@@ -24,8 +24,6 @@ from benchmarks.writing.write_stage import (
 )
 from benchmarks.writing.writers import TableWriter
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = "write a skewed change set, in turn with an even one"
 
 ROWS_DEFAULT = 10_000_000

@@ -48,8 +48,6 @@ from examples.local import PrintLoss, create_table
 from metastore_client import EmbeddedMetastore
 from mutation_api import Hive, MutatorClientBuilder, connect, local_spark_session, merge_into
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = "a first load, a register's releases and a command, by Spark and without it"
 
 ROWS_DEFAULT = 1_000_000

@@ -37,8 +37,6 @@ from benchmarks.writing.write_stage import (
 from benchmarks.writing.writers import TableWriter
 from judges.sparks import SPARKS, python_with
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = "write a change set with our job on the oldest and the newest version of Spark, in turn"
 
 ROWS_DEFAULT, QUICK_ROWS = 2_000_000, 200_000

@@ -30,8 +30,6 @@ from benchmarks.writing.writers import TableWriter
 from judges.storages.hdfs_cluster import MiniHdfs
 from mutation_api import HadoopSettings, Location, configure_storage
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = "write a mixed change set on HDFS, in turn with the same on the local disk"
 
 ROWS_DEFAULT = 10_000_000

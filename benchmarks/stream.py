@@ -42,8 +42,6 @@ from metastore_client import CompactionType, open_client
 from mutation_api import MutatorClientBuilder, apply_changes, local_spark_session
 from mutation_api.cdc import HiveSink, ReduceLog, hive_sink
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = "changes from Kafka at a steady rate, by a streaming query"
 
 LOAD = SteadyLoad(10_000_000)

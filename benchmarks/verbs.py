@@ -45,8 +45,6 @@ from benchmarks.peers import PeerProcess
 from judges.hive.hive_judges import Hive41
 from mutation_api import Hive, HiveTable, connect
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = "overwrite, delete, update and track, each beside its baseline"
 
 ROWS_DEFAULT = 10_000_000

@@ -37,8 +37,6 @@ from metastore_client import ColumnInfo
 from metastore_client.testing import InMemoryMetastore
 from mutation_api import Hive, HiveTable, connect, create_acid_table
 
-__all__ = ["HELP", "add_arguments", "run"]
-
 HELP = "filters and merges of a few rows, by the number of columns"
 
 WIDE, NARROW = "wide", "narrow"

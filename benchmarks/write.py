@@ -28,8 +28,6 @@ from benchmarks.writing.write_input import prepare_changes
 from benchmarks.writing.write_stage import LAYOUTS, Layout, Stage, add_common_arguments
 from benchmarks.writing.writers import SparkWriter, TableWriter, sorted_events
 
-__all__ = ["HELP", "add_arguments", "compare", "run"]
-
 HELP = "write a mixed change set, in turn with Spark's own ORC writer"
 
 ROWS_DEFAULT = 10_000_000

@@ -42,7 +42,8 @@ import pyspark.sql.functions as sf
 from pyspark.sql import DataFrame, SparkSession
 
 from examples.local import PrintLoss, create_table
-from judges.hive.hive_judges import Hive23, Hive31, Hive41, Hive42, HiveJudge
+from judges.hive.hive_judges import Hive23, Hive31, Hive41, Hive42
+from judges.hive.judge import HiveJudge
 from judges.storages.hdfs_cluster import MiniHdfs
 from judges.storages.s3_server import BUCKET, S3Server
 from metastore_client import EmbeddedMetastore

@@ -26,7 +26,8 @@ from decimal import Decimal
 from pathlib import Path
 
 from examples.local import create_table
-from judges.hive.hive_judges import Hive23, HiveJudge
+from judges.hive.hive_judges import Hive23
+from judges.hive.judge import HiveJudge
 from judges.postgres import Postgres
 from judges.process import in_rounds
 from metastore_client import open_client

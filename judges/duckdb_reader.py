@@ -18,8 +18,6 @@ from typing import Any
 from judges.errors import JudgeError
 from judges.jars import cache_directory
 
-__all__ = ["duckdb_rows"]
-
 _VERSION = "1.5.5"
 _EXTENSIONS = ("parquet", "avro", "delta", "iceberg")
 _TIMEOUT_SECONDS = 600

@@ -10,8 +10,6 @@
 
 from __future__ import annotations
 
-__all__ = ["HiveError", "JudgeError", "ReadersDisagreeError", "TrinoError"]
-
 
 class JudgeError(Exception):
     """A judge could not start, did not answer in time, or ended."""

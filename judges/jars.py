@@ -18,8 +18,6 @@ from judges.errors import JudgeError
 from judges.trust import trusted_certificates, write_trust_store
 from metastore_client.java import find_java, spark_jars
 
-__all__ = ["ECLIPSE_COMPILER", "Jar", "cache_directory", "fetch", "fetch_all", "read_pins"]
-
 FETCH_TIMEOUT_SECONDS = 560.0
 JAVA_17_CLASS_VERSION = 61
 

@@ -18,8 +18,6 @@ from judges.errors import JudgeError
 from judges.jars import ECLIPSE_COMPILER, cache_directory, fetch
 from metastore_client.java import find_java
 
-__all__ = ["compiled", "java_21", "java_25"]
-
 COMPILE_TIMEOUT_SECONDS = 120.0
 INSTALL_TIMEOUT_SECONDS = 300.0
 JAVA_RELEASE = "17"

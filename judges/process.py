@@ -20,18 +20,6 @@ from typing import IO, Any, ClassVar, Self
 
 from judges.errors import HiveError, JudgeError
 
-__all__ = [
-    "SMALL_JVM",
-    "Judge",
-    "JudgeProcess",
-    "ProcessJudge",
-    "Stoppable",
-    "free_port",
-    "in_rounds",
-    "log_tail",
-    "watched",
-]
-
 SMALL_JVM = (
     "-Xmx256m",
     "-Xss512k",

@@ -23,8 +23,6 @@ from judges.jars import Jar, cache_directory, fetch
 from judges.process import SMALL_JVM, Judge, free_port, log_tail, watched
 from metastore_client.java import find_java
 
-__all__ = ["REGISTRY", "SchemaRegistry"]
-
 REGISTRY = Jar(
     "io.apicurio",
     "apicurio-registry-app",

@@ -24,8 +24,6 @@ from judges.errors import JudgeError
 from judges.jars import cache_directory
 from metastore_client.java import find_java
 
-__all__ = ["OTHERS", "OWN", "SPARKS", "environment", "python_with"]
-
 OWN = "4.3"
 """The version that all other tests run on."""
 

@@ -10,8 +10,6 @@ import ssl
 import struct
 from pathlib import Path
 
-__all__ = ["trusted_certificates", "write_trust_store"]
-
 _PASSWORD = "changeit"
 _MAGIC = 0xFEEDFEED
 _VERSION = 2

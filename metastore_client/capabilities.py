@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-__all__ = ["Capabilities"]
-
 
 @dataclass(frozen=True)
 class Capabilities:

@@ -33,8 +33,6 @@ from metastore_client.model import (
 )
 from metastore_client.valid_ids import CountRows, ValidTxnList, ValidWriteIdList
 
-__all__ = ["MetastoreClient"]
-
 
 class MetastoreClient(CompactionQueue, Protocol):
     """A client of a metastore, with the calls that reading and changing ACID tables need."""

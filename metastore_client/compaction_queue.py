@@ -7,8 +7,6 @@ from typing import Protocol
 
 from metastore_client.model import CompactionEnd, CompactionInfo, CompactionJob, CompactionType
 
-__all__ = ["CompactionQueue", "compactions_of"]
-
 
 class CompactionQueue(Protocol):
     """The calls about compactions. See :class:`~metastore_client.client.MetastoreClient`."""

@@ -20,9 +20,6 @@ from typing import BinaryIO
 
 from metastore_client.errors import InvalidConfigurationError
 
-__all__ = ["DelegationToken", "fields", "read_delimited", "read_token_file", "texts", "tokens_in"]
-
-
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _LONGEST_VARINT = 10
 

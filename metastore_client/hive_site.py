@@ -34,22 +34,6 @@ from metastore_client.transport.security import (
     text_of,
 )
 
-__all__ = [
-    "CONNECT_RETRY_DELAY_SECONDS_DEFAULT",
-    "CONNECT_ROUNDS_DEFAULT",
-    "CONNECT_TIMEOUT_SECONDS_DEFAULT",
-    "FAILURE_RETRIES_DEFAULT",
-    "PORT_DEFAULT",
-    "SOCKET_TIMEOUT_SECONDS_DEFAULT",
-    "Address",
-    "MetastoreConfig",
-    "UriSelection",
-    "current_user",
-    "parse_duration_seconds",
-    "read_hive_site",
-    "shipped_by_spark",
-]
-
 URIS = "hive.metastore.uris"
 URIS_3 = "metastore.thrift.uris"
 URI_SELECTION = "hive.metastore.uri.selection"

@@ -21,16 +21,6 @@ from pathlib import Path
 
 from metastore_client.errors import MetastoreError
 
-__all__ = [
-    "ADD_OPENS",
-    "JAVA_VERSION_MIN",
-    "JavaNotFoundError",
-    "find_java",
-    "hive_class_path",
-    "quiet_java_home",
-    "spark_jars",
-]
-
 JAVA_VERSION_MIN = 17
 VERSION_TIMEOUT_SECONDS = 30.0
 

@@ -9,32 +9,6 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
-__all__ = [
-    "ColumnInfo",
-    "ColumnStatistics",
-    "CompactionEnd",
-    "CompactionInfo",
-    "CompactionJob",
-    "CompactionType",
-    "ConstraintInfo",
-    "ConstraintKind",
-    "DataOperationType",
-    "HeartbeatResult",
-    "LockComponent",
-    "LockInfo",
-    "LockLevel",
-    "LockRequest",
-    "LockResponse",
-    "LockState",
-    "LockType",
-    "OpenTxns",
-    "PartitionInfo",
-    "TableInfo",
-    "TxnInfo",
-    "TxnState",
-    "WriteNotification",
-]
-
 
 class LockType(enum.IntEnum):
     """The strength of a lock. EXCL_WRITE exists only in 4.x."""

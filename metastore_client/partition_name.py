@@ -14,18 +14,6 @@ from collections.abc import Sequence
 
 from metastore_client.errors import InvalidRequestError
 
-__all__ = [
-    "DEFAULT_PARTITION_NAME",
-    "DEFAULT_PARTITION_SETTING",
-    "MAX_PARTITION_NAME_LENGTH",
-    "check_name",
-    "check_partition_name",
-    "escape_path_name",
-    "make_partition_name",
-    "parse_partition_name",
-    "unescape_path_name",
-]
-
 DEFAULT_PARTITION_NAME = "__HIVE_DEFAULT_PARTITION__"
 """The partition value for NULL and for the empty string, unless the server is configured otherwise."""
 DEFAULT_PARTITION_SETTING = "hive.exec.default.partition.name"

@@ -26,21 +26,6 @@ from typing import Self
 
 from metastore_client.model import OpenTxns, TxnState
 
-__all__ = [
-    "COLUMN_STATS_ACCURATE",
-    "NO_OPEN_ID",
-    "CountRows",
-    "RangeValidity",
-    "ValidIdList",
-    "ValidTxnList",
-    "ValidWriteIdList",
-    "accurate_row_count",
-    "listed_ids",
-    "marked",
-    "with_row_count",
-]
-
-
 NO_OPEN_ID = 9223372036854775807
 """The value of ``min_open`` when no transaction is open (Java's Long.MAX_VALUE)."""
 

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from importlib import metadata
 
-__all__ = ["__version__", "installed_version"]
-
 DISTRIBUTION = "hive-mutation-api"
 UNKNOWN = "0+unknown"
 

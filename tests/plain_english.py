@@ -17,8 +17,6 @@ import tokenize
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-__all__ = ["RULES", "findings", "main"]
-
 ROOT = Path(__file__).parents[1]
 CHECKED = (
     "mutation_api",

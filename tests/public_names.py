@@ -20,8 +20,6 @@ import mutation_api.cdc
 import mutation_api.upkeep
 from mutation_api.merge.clauses import MergeOptions
 
-__all__ = ["FRONT_DOORS", "public_names"]
-
 FRONT_DOORS = (mutation_api, mutation_api.cdc, mutation_api.upkeep, metastore_client)
 
 

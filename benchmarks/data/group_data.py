@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 from benchmarks.data.merge_data import scrambled
 from mutation_api import AcidTable, BucketIdResolver
 
-__all__ = ["COLUMNS", "GroupedRows"]
-
 COLUMNS = "id bigint, msg string, v double"
 """As Hive declares the table; it is partitioned by ``ds string`` and bucketed by ``id``."""
 

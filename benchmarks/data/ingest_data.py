@@ -19,8 +19,6 @@ from numpy.typing import NDArray
 
 from benchmarks.data.merge_data import with_values
 
-__all__ = ["CSV_COLUMNS", "DATABASE", "SERVICE", "SOURCE_TABLE", "OperationLogs"]
-
 SERVICE, DATABASE, SOURCE_TABLE = "bench", "shop", "orders"
 CSV_COLUMNS = (
     "op string, seqno bigint, row_no bigint, committed string, pk bigint, "

@@ -15,8 +15,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-__all__ = ["CHECKSUMS", "COLUMNS", "ChangeSets", "base_batches", "scrambled", "with_values", "write_base"]
-
 COLUMNS = "id bigint, acct bigint, name string, amount double, quantity int"
 """As Hive declares the table."""
 

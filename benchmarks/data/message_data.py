@@ -16,8 +16,6 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["CANAL", "COLUMNS", "DEBEZIUM", "DEBEZIUM_SCHEMA", "FORMATS", "MAXWELL", "TABLE", "MessageLogs"]
-
 TABLE = "shop.orders"
 COLUMNS = (
     ("id", "bigint"),

@@ -13,8 +13,6 @@ from mutation_api.format.layout import AcidVersion
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
-__all__ = ["TARGET", "Answer", "reduced", "source_of"]
-
 TARGET = AcidTable(
     "default",
     "orders",

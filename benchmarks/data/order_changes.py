@@ -18,8 +18,6 @@ import pyarrow.compute as pc
 from confluent_kafka import Producer
 from numpy.typing import NDArray
 
-__all__ = ["CENTS", "PARTS_A_SECOND", "OrderChanges", "Totals", "order_rows", "send"]
-
 CENTS = 100_000
 PARTS_A_SECOND = 10
 FLUSH_SECONDS = 60.0

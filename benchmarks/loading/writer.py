@@ -23,8 +23,6 @@ import pyarrow as pa
 
 from mutation_api import Hive, WriteConflictError, connect
 
-__all__ = ["INSERT_ONLY", "LOCK_TIMEOUT_SECONDS", "ROWS_MOST", "Done", "main"]
-
 ROWS_MOST = 10_000_000
 INSERT_ONLY = "insert_only"
 """Beside the kinds of lock of ``connect``: the transaction will only append."""

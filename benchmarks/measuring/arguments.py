@@ -6,8 +6,6 @@ import argparse
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-__all__ = ["Rounds", "SteadyLoad", "add_case_arguments", "integers", "settings_from"]
-
 QUICK_ROUNDS = 1
 QUICK_SHARE, QUICK_MINUTES = 10, 2.0
 

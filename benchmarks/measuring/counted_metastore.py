@@ -9,8 +9,6 @@ from typing import Any
 
 from metastore_client import MetastoreConfig, ThriftMetastoreClient
 
-__all__ = ["Call", "CountedMetastore", "by_name"]
-
 
 @dataclass(frozen=True)
 class Call:

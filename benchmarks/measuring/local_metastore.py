@@ -10,8 +10,6 @@ from pathlib import Path
 from benchmarks.measuring.memory import process_tree
 from metastore_client import EmbeddedMetastore, spark_jars
 
-__all__ = ["METASTORE", "measured_metastore", "metastore_version"]
-
 METASTORE = "metastore"
 """The kind of its processes."""
 

@@ -24,27 +24,6 @@ from benchmarks.measuring.memory import OrphanWatch, ProcessEntry, peak_bytes, p
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame  # most benchmarks do without Spark
 
-__all__ = [
-    "Contestant",
-    "Ratio",
-    "Result",
-    "Usage",
-    "Watch",
-    "alternate",
-    "as_figures",
-    "beside_baseline",
-    "compared",
-    "consume",
-    "machine",
-    "markdown_table",
-    "merged_cases",
-    "ratio_of",
-    "read_cases",
-    "tell",
-    "used_between",
-    "versions",
-]
-
 _RESET_PEAK = "5"
 """Written to clear_refs it sets a process's peak resident set back to what it holds now; see proc(5)."""
 

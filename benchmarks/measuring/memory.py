@@ -12,19 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-__all__ = [
-    "MemoryCourse",
-    "MemoryWatch",
-    "OrphanWatch",
-    "ProcessEntry",
-    "growth",
-    "parse_stat",
-    "peak_bytes",
-    "process_tree",
-    "quarters",
-    "resident_bytes",
-]
-
 SAMPLE_SECONDS = 0.2
 ORPHAN_SAMPLE_SECONDS = 1.0
 _TICKS_PER_SECOND = os.sysconf("SC_CLK_TCK")

@@ -11,8 +11,6 @@ import matplotlib
 matplotlib.use("Agg")
 from matplotlib import pyplot
 
-__all__ = ["draw"]
-
 WIDTH, HEAD, BAR = 12.0, 0.75, 0.28
 """Inches: of the picture, of a case's title and axis, and of a bar."""
 

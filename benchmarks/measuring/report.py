@@ -21,8 +21,6 @@ from typing import Any
 
 from benchmarks.measuring.measure import machine, markdown_table, merged_cases, read_cases, versions
 
-__all__ = ["case_text", "finish", "overview", "save_cases", "show_case", "shown_cases"]
-
 HEADER = (
     "contestant",
     "wall s",

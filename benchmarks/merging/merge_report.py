@@ -8,8 +8,6 @@ from typing import Any
 
 from benchmarks.measuring import report
 
-__all__ = ["save_results", "show_case"]
-
 
 def show_case(case: Mapping[str, Any]) -> None:
     """Print a case."""

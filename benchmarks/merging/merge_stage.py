@@ -20,8 +20,6 @@ from judges.hive.hive_judges import Hive23
 from metastore_client import EmbeddedMetastore
 from mutation_api import local_spark_session
 
-__all__ = ["HIVE", "OURS_KINDS", "Content", "Stage", "checksums"]
-
 OURS_KINDS = ("driver", "java", "python", METASTORE)
 """Kinds of processes that work for us."""
 

@@ -14,8 +14,6 @@ from examples.local import PrintLoss, create_table
 from metastore_client import EmbeddedMetastore
 from mutation_api import MutatorClient, MutatorClientBuilder, apply_changes
 
-__all__ = ["BUCKETS", "HiveTables", "linked_copy"]
-
 BUCKETS = 8
 LAYOUT = "default"
 """Hive 2.3's layout with split update, in which an update is a delete and an insert."""

@@ -9,19 +9,6 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-__all__ = [
-    "changes",
-    "count",
-    "count_rows",
-    "delete",
-    "files",
-    "load",
-    "load_with_feed",
-    "merge",
-    "rows_of",
-    "version",
-]
-
 
 def version() -> str:
     """Name and version."""

@@ -14,8 +14,6 @@ from pyspark.sql import SparkSession
 
 from mutation_api import local_spark_session
 
-__all__ = ["files", "load", "merge", "version"]
-
 DELTA_VERSION = "4.4.1"
 NEWEST_SPARK = "4.2.0"
 """Newest pyspark that this version of the Python package delta-spark allows."""

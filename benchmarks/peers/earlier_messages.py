@@ -14,8 +14,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["reduced", "start"]
-
 _engines: dict[str, Any] = {}
 
 

@@ -9,8 +9,6 @@ import pyarrow.parquet as pq
 import pyiceberg
 from pyiceberg.catalog.sql import SqlCatalog
 
-__all__ = ["files", "load", "upsert", "version"]
-
 TABLE = "default.peer"
 
 

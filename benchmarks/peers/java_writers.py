@@ -15,8 +15,6 @@ from judges.java import compiled
 from judges.process import JudgeProcess
 from metastore_client import ADD_OPENS, find_java, hive_class_path, spark_jars
 
-__all__ = ["JavaWriters"]
-
 LOAD_TIMEOUT_SECONDS = 120.0
 WRITE_TIMEOUT_SECONDS = 3600.0
 """A million rows in 800 groups take the Mutation API twenty seconds on two quiet cores."""

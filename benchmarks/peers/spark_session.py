@@ -14,8 +14,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["start", "write"]
-
 _ROOT = Path(__file__).parents[2]
 _sessions: list[Any] = []
 

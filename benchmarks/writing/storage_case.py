@@ -15,8 +15,6 @@ from mutation_api.storage.connect import storage_at
 from mutation_api.storage.protocol import Staged
 from mutation_api.storage.tree import side_by_side
 
-__all__ = ["HDFS", "RemoteWriter", "warm"]
-
 HDFS = "hdfs"
 """The kind of its process."""
 LARGEST_WARMING_POWER = 19

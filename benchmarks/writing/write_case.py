@@ -13,10 +13,8 @@ from benchmarks.measuring.report import save_cases, show_case
 from benchmarks.writing.write_input import Prepared, prepare_changes, prepare_inserts
 from benchmarks.writing.write_stage import LAYOUTS, Layout, Stage
 from benchmarks.writing.writers import SparkWriter, TableWriter
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from mutation_api import WriterOptions
-
-__all__ = ["JUDGED", "RESULTS", "Writer", "agreed", "hive_content", "run_case", "save"]
 
 RESULTS = Path(__file__).parents[1] / "results"
 JUDGED = Shape(20_000, 4)

@@ -14,8 +14,6 @@ from benchmarks.writing.write_stage import DATABASE, LAYOUTS, Layout, Server, St
 from examples.local import PrintLoss, create_table
 from mutation_api import MutatorClient, MutatorClientBuilder, apply_changes, read_table
 
-__all__ = ["Prepared", "client_of", "new_table", "prepare_changes", "prepare_inserts"]
-
 
 @dataclass(frozen=True)
 class Prepared:

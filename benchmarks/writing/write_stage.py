@@ -18,18 +18,9 @@ from pyspark.sql import SparkSession
 from benchmarks.measuring.arguments import Rounds
 from benchmarks.measuring.local_metastore import METASTORE, measured_metastore
 from benchmarks.measuring.measure import Watch, versions
-from judges.hive.hive_judges import Hive23, Hive41, HiveJudge
+from judges.hive.hive_judges import Hive23, Hive41
+from judges.hive.judge import HiveJudge
 from mutation_api import local_spark_session
-
-__all__ = [
-    "DATABASE",
-    "LAYOUTS",
-    "Layout",
-    "Server",
-    "Stage",
-    "add_common_arguments",
-    "add_partitions_argument",
-]
 
 CORES = 2
 DRIVER_MEMORY = "4g"

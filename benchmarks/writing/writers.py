@@ -23,8 +23,6 @@ from benchmarks.writing.write_stage import DATABASE, Layout, Stage
 from metastore_client import open_client
 from mutation_api import ROW_ID_COLUMN, ApplySummary, MutatorClient, Operation, WriterOptions, apply_changes
 
-__all__ = ["OURS_KINDS", "SparkWriter", "TableWriter", "plain_files", "sorted_events"]
-
 OURS_KINDS = ("driver", "java", "python", METASTORE)
 SPARK_KINDS = ("driver", "java")
 OWN_ID = 1_000_000

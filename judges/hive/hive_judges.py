@@ -9,28 +9,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from judges.hive.judge import SOURCES, HiveJudge, agreed_rows
-from judges.hive.model import Compaction, DirectoryState, HiveRow, JavaOrcFile
+from judges.hive.model import DirectoryState, HiveRow, JavaOrcFile
 from judges.jars import fetch_all, read_pins
 from judges.java import compiled, java_21
 from metastore_client.java import hive_class_path, spark_jars
-
-__all__ = [
-    "ALL_TXNS_VALID",
-    "NOTIFICATIONS",
-    "NO_TXN_OPEN",
-    "Compaction",
-    "DirectoryState",
-    "Hive4",
-    "Hive23",
-    "Hive31",
-    "Hive41",
-    "Hive42",
-    "HiveJudge",
-    "HiveRow",
-    "JavaOrcFile",
-    "replication_settings",
-    "s3a_jars",
-]
 
 ALL_TXNS_VALID = "9223372036854775806:9223372036854775807"
 """A valid-transaction list, in the server's text form, that hides nothing."""

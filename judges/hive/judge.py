@@ -14,16 +14,6 @@ from judges.hive.model import Compaction, DirectoryState, HiveRow
 from judges.process import JudgeProcess, ProcessJudge
 from metastore_client.java import ADD_OPENS, find_java
 
-__all__ = [
-    "CODE_CACHE",
-    "DEFAULT_ZONE",
-    "LOG_OPTIONS",
-    "SOURCES",
-    "SPEED_OPTIONS",
-    "HiveJudge",
-    "agreed_rows",
-]
-
 START_TIMEOUT_SECONDS = 120.0
 CLEANING_TIMEOUT_SECONDS = 60.0
 SOURCES = Path(__file__).parent

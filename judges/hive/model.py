@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Compaction", "DirectoryState", "HiveRow", "JavaOrcFile"]
-
 
 @dataclass(frozen=True)
 class HiveRow:

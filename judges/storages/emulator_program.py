@@ -34,8 +34,6 @@ from judges.storages.store_proxy import (
     wait_for,
 )
 
-__all__ = ["main"]
-
 START_TIMEOUT_SECONDS = 60.0
 _MOVE = "/moveTo/o/"
 

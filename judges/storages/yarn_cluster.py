@@ -18,8 +18,6 @@ from judges.process import JudgeProcess, ProcessJudge
 from judges.storages.hdfs_cluster import KerberosKeys
 from metastore_client.java import ADD_OPENS, find_java, spark_jars
 
-__all__ = ["YARN_HOSTS", "MiniYarn", "YarnApplication"]
-
 YARN_HOSTS = ("localhost", "127.0.0.2")
 """Names of this machine, one a NodeManager; to Spark each is a machine. 127.0.0.1 would be localhost, too."""
 

@@ -22,8 +22,6 @@ from judges.jars import fetch_all, read_pins
 from judges.java import compiled, java_25
 from judges.process import JudgeProcess, ProcessJudge
 
-__all__ = ["Trino", "TrinoCatalog"]
-
 SOURCES = Path(__file__).parent
 JARS = read_pins(SOURCES / "jars.txt")
 MAIN_CLASS = "judge.TrinoJudge"

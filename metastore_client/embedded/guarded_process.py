@@ -19,8 +19,6 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-__all__ = ["LOG_TAIL_BYTES", "STOP_TIMEOUT_SECONDS", "GuardedProcess"]
-
 STOP_TIMEOUT_SECONDS = 10.0
 """Time for the server to end by itself before it is killed."""
 LOG_TAIL_BYTES = 4096

@@ -32,9 +32,6 @@ from metastore_client.hive_site import Address, MetastoreConfig
 from metastore_client.java import ADD_OPENS, find_java, hive_class_path
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
 
-__all__ = ["START_TIMEOUT_SECONDS_DEFAULT", "EmbeddedMetastore", "add_arguments", "main", "run"]
-
-
 START_TIMEOUT_SECONDS_DEFAULT = 180.0
 """Time after which a start counts as failed. A start takes about 5 s on an idle machine."""
 PORT_TRIES = 3

@@ -24,9 +24,6 @@ from thrift.Thrift import TException, TType
 
 from metastore_client.errors import InvalidAnswerError, InvalidRequestError
 
-__all__ = ["Answer", "Helpers", "check_argument", "done"]
-
-
 _E = TypeVar("_E", bound=enum.IntEnum)
 _T = TypeVar("_T")
 _SHOWN_LETTERS = 120

@@ -45,8 +45,6 @@ from metastore_client.remote.thrift_answers import Answer, Helpers, check_argume
 from metastore_client.remote.thrift_values import CATALOG, ttypes
 from metastore_client.transport.connection import Connection, ConnectionPool, OpenSocket, open_socket
 
-__all__ = ["ThriftCalls", "batches"]
-
 _ERRORS: dict[type[TException], type[MetastoreError]] = {
     ttypes.AlreadyExistsException: AlreadyExistsError,
     ttypes.ConfigValSecurityException: InvalidRequestError,

@@ -16,8 +16,6 @@ from metastore_client.remote.thrift_compactions import CompactionCalls
 from metastore_client.remote.thrift_tables import TableCalls
 from metastore_client.remote.thrift_transactions import TransactionCalls
 
-__all__ = ["ThriftMetastoreClient", "open_client"]
-
 
 def open_client(
     target: MetastoreConfig | str | Mapping[str, str] | Path | None = None, *, user: str | None = None

@@ -18,8 +18,6 @@ from metastore_client.remote.thrift_answers import Answer
 from metastore_client.remote.thrift_calls import ThriftCalls
 from metastore_client.remote.thrift_values import compaction_info, safe_text, ttypes
 
-__all__ = ["CompactionCalls"]
-
 
 class CompactionCalls(ThriftCalls):
     """The calls about compactions of a :class:`~metastore_client.client.MetastoreClient`."""

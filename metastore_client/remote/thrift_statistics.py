@@ -17,9 +17,6 @@ from metastore_client.model import ColumnStatistics, ConstraintInfo, ConstraintK
 from metastore_client.remote.thrift_answers import Answer
 from metastore_client.valid_ids import CountRows, ValidWriteIdList, accurate_row_count, with_row_count
 
-__all__ = ["CONSTRAINTS", "column_statistics", "constraint_infos", "with_row_counts", "writer_ids"]
-
-
 _EPOCH = date(1970, 1, 1)
 _EPOCH_TIME = datetime(1970, 1, 1)
 _MOST_DIGITS = 38

@@ -50,8 +50,6 @@ from metastore_client.remote.thrift_values import (
 )
 from metastore_client.valid_ids import CountRows, ValidWriteIdList
 
-__all__ = ["TableCalls"]
-
 ADD_PARTITIONS_BATCH = 100
 """Number of partitions created per call. Larger batches are not faster and approach the time limit (14 ms
 per partition)."""

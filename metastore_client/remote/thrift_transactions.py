@@ -51,8 +51,6 @@ from metastore_client.remote.thrift_values import (
 )
 from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
 
-__all__ = ["TransactionCalls"]
-
 REGISTER_PARTITIONS_BATCH = 1_000
 """Number of partitions per ``add_dynamic_partitions``."""
 NOTIFICATIONS_BATCH = 100

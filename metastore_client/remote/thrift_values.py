@@ -33,27 +33,6 @@ from metastore_client.partition_name import check_name, make_partition_name, par
 from metastore_client.remote.thrift_answers import Answer
 from metastore_client.valid_ids import ValidWriteIdList, marked
 
-__all__ = [
-    "CATALOG",
-    "compaction_info",
-    "lock_info",
-    "lock_response",
-    "new_partition",
-    "new_partition_name",
-    "open_txns_without_users",
-    "partition_info",
-    "partition_names",
-    "safe_text",
-    "table_info",
-    "thrift_columns",
-    "thrift_component",
-    "thrift_table",
-    "ttypes",
-    "txn_info",
-    "valid_write_ids_of",
-    "write_notification_request",
-]
-
 _MAX_NAME_LENGTH = 128
 """Width of the columns for user, host and agent in the server's database."""
 

@@ -15,8 +15,6 @@ from metastore_client.testing.memory_transactions import MemoryTransactions
 from metastore_client.testing.server_calls import HIVE_2_3, TXN_TIMEOUT_SECONDS_DEFAULT, server_call
 from metastore_client.testing.written_resources import Resource, Written
 
-__all__ = ["InMemoryMetastore"]
-
 
 class InMemoryMetastore(MemoryTransactions):
     """A metastore in this process.

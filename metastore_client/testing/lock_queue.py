@@ -9,8 +9,6 @@ from metastore_client.capabilities import Capabilities
 from metastore_client.model import LockComponent, LockInfo, LockRequest, LockResponse, LockState, LockType
 from metastore_client.testing.written_resources import Resource
 
-__all__ = ["Lock", "LockQueue"]
-
 _WAITS = {
     LockType.SHARED_READ: {LockType.EXCLUSIVE},
     LockType.SHARED_WRITE: {LockType.SHARED_WRITE, LockType.EXCLUSIVE},

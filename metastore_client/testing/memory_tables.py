@@ -27,8 +27,6 @@ from metastore_client.partition_name import check_name, make_partition_name
 from metastore_client.testing.server_calls import ServerCalls, server_call
 from metastore_client.valid_ids import CountRows, ValidWriteIdList, accurate_row_count, with_row_count
 
-__all__ = ["MemoryTables"]
-
 
 @dataclass
 class _Table:

@@ -43,8 +43,6 @@ from metastore_client.testing.written_resources import (
 )
 from metastore_client.valid_ids import NO_OPEN_ID, ValidTxnList, ValidWriteIdList
 
-__all__ = ["MemoryTransactions"]
-
 
 class _Committed(NamedTuple):
     """A committed update or delete. ``commit_id`` is the highest id assigned before its commit."""

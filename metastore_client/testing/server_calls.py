@@ -17,9 +17,6 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 from metastore_client.capabilities import Capabilities
 from metastore_client.partition_name import DEFAULT_PARTITION_NAME, DEFAULT_PARTITION_SETTING
 
-__all__ = ["HIVE_2_3", "HIVE_3_1", "HIVE_4_1", "TXN_TIMEOUT_SECONDS_DEFAULT", "ServerCalls", "server_call"]
-
-
 HIVE_2_3 = Capabilities(version="3.0", has_write_ids=False)
 """The capabilities of a Hive 2.3 server."""
 HIVE_3_1 = Capabilities(version="3.0", has_write_ids=True)

@@ -9,9 +9,6 @@ from metastore_client.errors import MetastoreError
 from metastore_client.model import DataOperationType, LockComponent
 from metastore_client.partition_name import check_name
 
-__all__ = ["OPERATION_LETTERS", "Resource", "Written", "recorded", "resource_of"]
-
-
 OPERATION_LETTERS = {
     DataOperationType.SELECT: "s",
     DataOperationType.INSERT: "i",

@@ -49,9 +49,6 @@ from metastore_client.transport.sasl import DigestMd5, Kerberos, Mechanism, Plai
 from metastore_client.transport.security import HttpConfig, KerberosLogin, TokenLogin
 from metastore_client.transport.tls import TlsSocket, start_tls
 
-__all__ = ["Connection", "ConnectionPool", "HttpTransport", "OpenSocket", "http_headers", "open_socket"]
-
-
 USER_HEADER = "x-actor-username"
 
 _CONTENT_TYPE = "application/x-thrift"

@@ -28,9 +28,6 @@ from metastore_client.delegation_token import DelegationToken
 from metastore_client.errors import MissingExtraError, SecureConnectionError
 from metastore_client.transport.security import KerberosLogin, PlainLogin, Protection
 
-__all__ = ["DigestMd5", "Kerberos", "Mechanism", "Plain", "SaslTransport", "log_in"]
-
-
 MAX_LOGIN_MESSAGE_BYTES = 1 << 20
 MAX_FRAME_BYTES = (1 << 31) - 1
 

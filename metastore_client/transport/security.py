@@ -39,23 +39,6 @@ from pathlib import Path
 from metastore_client.delegation_token import DelegationToken, read_token_file
 from metastore_client.errors import InvalidConfigurationError
 
-__all__ = [
-    "HttpConfig",
-    "KerberosLogin",
-    "PlainLogin",
-    "Protection",
-    "SaslLogin",
-    "TlsConfig",
-    "TokenLogin",
-    "flag",
-    "number",
-    "read_http",
-    "read_login",
-    "read_protections",
-    "read_tls",
-    "text_of",
-]
-
 
 def text_of(values: Mapping[str, str], key: str) -> str:
     """Return a value without surrounding blanks, or '' if it is not set."""

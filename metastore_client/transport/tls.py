@@ -24,9 +24,6 @@ from thrift.transport.TSocket import TSocket
 from metastore_client.errors import InvalidConfigurationError, MissingExtraError, SecureConnectionError
 from metastore_client.transport.security import TlsConfig
 
-__all__ = ["TlsSocket", "read_certificates", "start_tls"]
-
-
 try:
     from cryptography.hazmat.primitives.serialization import Encoding, pkcs12
 except ImportError:

@@ -13,8 +13,6 @@ from mutation_api.table.acid_table import TableRole
 from mutation_api.transaction.catalog import Catalog, TableSpec, split_full_name
 from mutation_api.upkeep.alter_acid_table import alter_acid_table
 
-__all__ = ["with_columns_added"]
-
 
 def with_columns_added(
     metastore: MetastoreClient,

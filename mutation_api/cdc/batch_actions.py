@@ -40,23 +40,6 @@ from mutation_api.transaction.transaction import Transaction
 from mutation_api.write.change_set import OverwriteReport
 from mutation_api.write.forecast import ApplySummary
 
-__all__ = [
-    "SOURCE_TABLE",
-    "AppendRows",
-    "ApplyChanges",
-    "BatchAction",
-    "BatchSummary",
-    "HistoryRows",
-    "MergeRows",
-    "OverwriteRows",
-    "ReduceLog",
-    "RunningBatch",
-    "Written",
-    "is_new",
-    "source_id_of",
-]
-
-
 ORDER = "__order_{}"
 """The names of copies of the columns that order a log. A reduced log no longer has the columns themselves."""
 

@@ -72,8 +72,6 @@ else:
     ReadMaxRows = class_of(_OF_LIMITS, "ReadMaxRows")
     SupportsTriggerAvailableNow = class_of(_OF_LIMITS, "SupportsTriggerAvailableNow")
 
-__all__ = ["HiveChangesSource"]
-
 _log = logging.getLogger(__name__)
 
 _STORAGE_KEYS = ("fs.", "dfs.", "hadoop.", "ipc.", "google.cloud.")

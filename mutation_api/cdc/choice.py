@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 
     from mutation_api.cdc.spark_engine import SparkEngine
 
-__all__ = ["EngineBySize", "engine_for"]
-
 T = TypeVar("T")
 
 

@@ -53,8 +53,6 @@ from mutation_api.format.text_values import BinaryEncoding
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
 
-__all__ = ["CollectorSource", "uid_of"]
-
 TEXT = DelimitedText(",", null="NULL", escape='"', quote='"')
 
 POSITION_PARTS = ("file", "byte", "row")

@@ -24,8 +24,6 @@ from mutation_api.cdc.source_url import opened
 from mutation_api.errors import ConfigurationError
 from mutation_api.storage.location import Location
 
-__all__ = ["DamagedRecordError", "DelimitedText"]
-
 CHUNK_BYTES = 1024 * 1024
 """The number of bytes that are parsed at once: some ten thousand records. Larger chunks take longer: 59 MB,
 half a million records of 13 fields, take 0.29 s of CPU in chunks of this size and 0.40 s with 7 MB."""

@@ -30,18 +30,6 @@ from mutation_api.merge.history import HistoryReport, HistoryRules
 from mutation_api.merge.merge_report import MergeReport
 from mutation_api.transaction.transaction import Transaction
 
-__all__ = [
-    "AnySource",
-    "Engine",
-    "Reading",
-    "ReducedTable",
-    "TableLog",
-    "TargetBytes",
-    "check_key_columns",
-    "check_operation_columns",
-    "operation_clauses",
-]
-
 AnySource = ChangeSource | LocalChangeSource
 """A source that Spark or this process reads."""
 

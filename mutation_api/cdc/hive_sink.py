@@ -46,8 +46,6 @@ from mutation_api.upkeep.delta_sizes import DeltaSizes, delta_sizes
 from mutation_api.upkeep.watermark_table import ensure_watermark_table, watermark_table_beside
 from mutation_api.write.batch_sorter import give_back
 
-__all__ = ["BatchReport", "HiveSink", "hive_sink"]
-
 _log = logging.getLogger(__name__)
 
 HINT_BATCHES = 50

@@ -61,8 +61,6 @@ from mutation_api.write.local_plan import LocalOptions
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["IngestOptions", "ingest", "ingest_by"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class IngestOptions:

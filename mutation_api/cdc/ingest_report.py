@@ -21,25 +21,6 @@ from mutation_api.merge.merge_report import MergeReport
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.upkeep.watermark_table import watermark_table_exists
 
-__all__ = [
-    "OPERATIONS",
-    "SAMPLES_SHOWN",
-    "SINGULARS",
-    "AppliedTable",
-    "Contradictions",
-    "IngestReport",
-    "IngestedChanges",
-    "IngestedHistory",
-    "IngestedTable",
-    "LogCounts",
-    "changed_rows",
-    "contradictions_with_table",
-    "list_watermarks",
-    "log_contradicts_itself",
-    "log_contradicts_table",
-    "read_watermarks",
-]
-
 
 def list_watermarks(
     metastore: MetastoreClient,

@@ -16,8 +16,6 @@ from mutation_api.format.plain_array import plain_array, struct_fields
 from mutation_api.merge.history import HistoryRules
 from mutation_api.table.acid_table import AcidTable
 
-__all__ = ["KeptChanges", "position_texts"]
-
 _DIGITS = "abcdefghijklmnopqrs"
 """The letter before a number: its position in the alphabet is the count of the number's digits."""
 

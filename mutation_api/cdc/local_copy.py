@@ -48,9 +48,6 @@ from mutation_api.write.apply import apply_arrow
 from mutation_api.write.batch_sorter import BatchSorter, KeyParts
 from mutation_api.write.local_plan import LocalOptions, forecast_arrow
 
-__all__ = ["CopiedTable", "DistinctKeys", "copied_here"]
-
-
 SORTING_PART = 4
 """The fraction of the memory for sorting keys is 1/SORTING_PART."""
 

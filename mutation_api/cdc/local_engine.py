@@ -54,9 +54,6 @@ from mutation_api.transaction.transaction import Transaction
 from mutation_api.write.apply import apply_arrow
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["LocalEngine"]
-
-
 NAME = "local"
 OPERATIONS_PART = 2
 """The fraction of the memory for operations is 1/OPERATIONS_PART."""

@@ -44,9 +44,6 @@ from mutation_api.merge.evaluator import target_types
 from mutation_api.merge.source_rows import plain_batch
 from mutation_api.write.layout import is_text
 
-__all__ = ["HeldOperations", "LocalLog", "collected", "reduce_here"]
-
-
 ROWS_PER_STEP = 1 << 16
 """The number of operations in each batch of the walk."""
 

@@ -20,27 +20,6 @@ from mutation_api.cdc.source import FILE, OFFSET, PART, PARTITION, TIME, TIME_UN
 from mutation_api.format.differences import differs
 from mutation_api.format.event import DELETE, INSERT, UPDATE
 
-__all__ = [
-    "CONTRADICTION",
-    "CONTRADICTIONS",
-    "CONTRADICTION_POSITION",
-    "DISORDERED",
-    "DOUBLED",
-    "DOUBLED_POSITION",
-    "FINDINGS",
-    "FIRST_OPERATION",
-    "FIRST_POSITION",
-    "NOT_ORDERED",
-    "NO_KEY",
-    "NO_OPERATION",
-    "OPERATION_COUNT",
-    "PARTED",
-    "LogWalk",
-    "doubled_texts",
-    "names_of",
-    "partitions_of",
-]
-
 CONTRADICTIONS = {
     "__inserts_of_present": (INSERT, (INSERT, UPDATE)),
     "__updates_of_absent": (UPDATE, (DELETE,)),

@@ -19,17 +19,6 @@ from mutation_api.merge.history import HistoryRules
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.transaction.catalog import normal_full_name
 
-__all__ = [
-    "POSITION_COLUMN_DEFAULT",
-    "AnyMapping",
-    "ChangesMapping",
-    "FollowedTable",
-    "HistoryMapping",
-    "TableMapping",
-    "emptied_error",
-    "followed_tables",
-]
-
 POSITION_COLUMN_DEFAULT = "log_position"
 """The column of histories and of tables of changes that holds positions as strings."""
 

@@ -20,17 +20,6 @@ from mutation_api.format.text_values import BinaryEncoding, check_text_type, val
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
-__all__ = [
-    "Chunk",
-    "FieldError",
-    "FileColumns",
-    "RecordFile",
-    "operation_names",
-    "operations_batch",
-    "refuse_nulls",
-    "refuse_others",
-]
-
 
 class FieldError(Exception):
     """Raised when a field of a record is wrong; :meth:`Chunk.located` translates it for users.

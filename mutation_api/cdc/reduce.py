@@ -48,8 +48,6 @@ from mutation_api.spark.plan import default_num_partitions
 from mutation_api.spark.worker_errors import raised_in_job, translated_worker_errors
 from mutation_api.table.row_type import quoted
 
-__all__ = ["LogReduction", "latest_operations", "open_log_reduction"]
-
 _ORDER = "__order"
 
 

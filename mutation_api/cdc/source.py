@@ -31,33 +31,6 @@ from mutation_api.table.acid_table import AcidTable
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = [
-    "CHANGED_AT",
-    "FILE",
-    "IDENTITY",
-    "OFFSET",
-    "OPERATION",
-    "PART",
-    "PARTITION",
-    "POSITION",
-    "TIME",
-    "TIME_UNKNOWN",
-    "Batch",
-    "ChangeSource",
-    "DescribedSource",
-    "KeptRows",
-    "LocalBatch",
-    "LocalChangeSource",
-    "LocalOperations",
-    "OperationParts",
-    "Position",
-    "ReadWhole",
-    "SourceTable",
-    "Stop",
-    "TableOperations",
-]
-
-
 OPERATION = ADDED_OPERATION
 """The column of operations: ``insert``, ``update`` or ``delete``."""
 

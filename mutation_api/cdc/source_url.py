@@ -35,26 +35,6 @@ from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location, LocationLike
 from mutation_api.storage.protocol import FileEntry
 
-__all__ = [
-    "FINGERPRINT_BYTES",
-    "KINDS",
-    "LocationsLike",
-    "OwnFolder",
-    "SourceUrl",
-    "all_located",
-    "children",
-    "entry_at",
-    "fingerprint",
-    "fingerprint_of",
-    "input_errors",
-    "is_link",
-    "located",
-    "needs_extra",
-    "opened",
-    "readable",
-]
-
-
 _POSTGRESQL = (
     "sslmode sslrootcert sslcert sslkey sslcrl sslcrldir sslcompression sslsni sslnegotiation sslcertmode "
     "ssl_min_protocol_version ssl_max_protocol_version requiressl gssencmode gsslib krbsrvname "

@@ -21,16 +21,10 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from metastore_client.valid_ids import ValidIdList
 from mutation_api.format.event import DELETE, INSERT, ROW_ID_COLUMN
 from mutation_api.hive.feed_rules import Images, check_images, keys_by_table
-from mutation_api.merge.row_changes import (
-    CHANGE_COLUMN,
-    UPDATE_AFTER,
-    UPDATE_BEFORE,
-    WRITE_ID_COLUMN,
-    labelled,
-)
+from mutation_api.merge.row_changes import CHANGE_COLUMN, WRITE_ID_COLUMN, labelled
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.read.change_plan import split_changes
-from mutation_api.read.changes import SplitChanges
+from mutation_api.read.changes import UPDATE_AFTER, UPDATE_BEFORE, SplitChanges
 from mutation_api.read.partition_plan import SnapshotSplit
 from mutation_api.read.read_ahead import read_in_turn
 from mutation_api.read.snapshot_reader import split_rows
@@ -46,8 +40,6 @@ from mutation_api.table.row_type import named_columns, quoted
 from mutation_api.transaction.feed_position import Since, committed_ids, ids_between
 from mutation_api.transaction.hold import Hold
 from mutation_api.write.writing_order import joined_batches
-
-__all__ = ["ChangePlan", "ChangeReader", "Held", "committed_view", "plan_changes", "table_changes"]
 
 _BATCH_BYTES = 8 << 20
 

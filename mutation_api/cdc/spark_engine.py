@@ -63,9 +63,6 @@ from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.row_type import quoted
 from mutation_api.transaction.transaction import Transaction
 
-__all__ = ["SparkEngine", "check_machines", "each_in_tasks", "in_tasks", "read_source"]
-
-
 NAME = "spark"
 
 

@@ -55,8 +55,6 @@ from mutation_api.errors import ConfigurationError, InputFormatError, RecordLayo
 from mutation_api.format.text_values import BinaryEncoding
 from mutation_api.storage.location import Location, LocationLike
 
-__all__ = ["TungstenSource"]
-
 _TABLES_SHOWN = 20
 
 _Reached = tuple[int, int]

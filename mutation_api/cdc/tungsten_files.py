@@ -37,24 +37,6 @@ from mutation_api.format.text_values import values_of_texts
 from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidColumn
 
-__all__ = [
-    "HEADER_DEFAULT",
-    "HEADER_WITHOUT_KEY",
-    "POSITION_PARTS",
-    "TEXT_DEFAULT",
-    "CommitColumn",
-    "HeaderField",
-    "RecordLayout",
-    "StagingFile",
-    "by_folder",
-    "folders",
-    "last_record",
-    "outstanding_files",
-    "splits",
-    "staging_files",
-]
-
-
 SPLIT_BYTES = 32 * 1024 * 1024
 """The size in bytes above which a file is read by several tasks."""
 

@@ -31,8 +31,6 @@ from mutation_api.upkeep.watermark_table import (
 from mutation_api.write.coordinator import MutatorCoordinator
 from mutation_api.write.staged_writer import OpenTransaction
 
-__all__ = ["WATERMARK_TABLE_NAME", "Watermark", "Watermarks", "watermark_now"]
-
 WATERMARK_TABLE_NAME = TABLE_NAME
 """The default name of the table, in the database of the targets."""
 

@@ -27,8 +27,6 @@ from mutation_api.cli.terminal import say_report
 from mutation_api.table.row_type import parse_columns
 from mutation_api.upkeep.alter_acid_table import alter_acid_table
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""

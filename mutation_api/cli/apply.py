@@ -44,8 +44,6 @@ from mutation_api.transaction.catalog import split_full_name
 from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.write.forecast import ApplySummary
 
-__all__ = ["add_arguments", "run"]
-
 APP_NAME = "hive-mutate apply"
 
 

@@ -19,8 +19,6 @@ from mutation_api.errors import ConfigurationError
 from mutation_api.table.bucket_rows import BucketHash, hash_json_lines
 from mutation_api.table.row_type import parse_types
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the subcommand."""

@@ -61,8 +61,6 @@ from mutation_api.hive.feed_rules import Images, parsed_keys
 from mutation_api.transaction.clock import SystemClock
 from mutation_api.transaction.feed_position import BEGINNING, NOW, Since
 
-__all__ = ["add_arguments", "run"]
-
 _OPTIONS = option_names(
     "since",
     "on",

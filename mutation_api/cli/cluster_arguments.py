@@ -31,20 +31,6 @@ from mutation_api.cli.terminal import EXIT_FAILED, EXIT_OK, EXIT_USAGE, say_asid
 from mutation_api.errors import ConfigurationError
 from mutation_api.storage.location import Location
 
-__all__ = [
-    "SUBMITTED_VARIABLES",
-    "add_cluster_arguments",
-    "is_driver_on_yarn",
-    "register_driver",
-    "run_submit",
-    "sent_to_cluster",
-    "spark_is_given",
-    "tell_yarn",
-    "telling_yarn",
-    "words_without_options",
-]
-
-
 _ON_YARN = ("PYSPARK_GATEWAY_PORT", "SPARK_YARN_STAGING_DIR")
 """Spark sets both variables in the container of a Python driver, and nowhere else."""
 

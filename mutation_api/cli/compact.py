@@ -20,8 +20,6 @@ from mutation_api.upkeep.compact import (
     compact_table,
 )
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""

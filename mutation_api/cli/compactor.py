@@ -23,8 +23,6 @@ from mutation_api.errors import CompactionError, ReadError, RecordValueError
 from mutation_api.transaction.clock import SystemClock
 from mutation_api.upkeep.compactor import THREADS_DEFAULT, compact_next
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""

@@ -16,8 +16,6 @@ from mutation_api.cli.terminal import say
 from mutation_api.table.row_type import parse_columns
 from mutation_api.upkeep.create_acid_table import create_acid_table
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""

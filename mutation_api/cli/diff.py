@@ -76,8 +76,6 @@ from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.transaction.past_snapshot import PastSnapshot
 from mutation_api.transaction.snapshot import Snapshot
 
-__all__ = ["add_arguments", "run"]
-
 APP_NAME = "hive-mutate diff"
 
 

@@ -29,8 +29,6 @@ from mutation_api.upkeep.replication import (
     replication_of,
 )
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""

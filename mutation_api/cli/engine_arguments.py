@@ -39,33 +39,6 @@ from mutation_api.write.local_plan import MEMORY_BYTES_DEFAULT, LocalOptions
 if TYPE_CHECKING:
     from mutation_api.cdc.engine import AnySource, Engine
 
-__all__ = [
-    "AUTO",
-    "ENGINE_OPTIONS",
-    "LOCAL",
-    "LOCAL_FILE_BYTES_MAX",
-    "SPARK",
-    "ApplyTask",
-    "Commands",
-    "DiffTask",
-    "FileState",
-    "MergeTask",
-    "TableState",
-    "TableVerbs",
-    "VerbTable",
-    "add_engine_argument",
-    "add_memory_argument",
-    "by_engine",
-    "chosen_engine",
-    "engine_module",
-    "engine_opener",
-    "has_spark",
-    "local_options",
-    "opened_commands",
-    "read_bytes_max",
-]
-
-
 AUTO, LOCAL, SPARK = "auto", "local", "spark"
 LOCAL_FILE_BYTES_MAX = 64 << 20
 """The size of files, in bytes, up to which the local engine is chosen. Spark takes seconds to start."""

@@ -45,8 +45,6 @@ from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import TableRole
 from mutation_api.transaction.catalog import Catalog, TableSpec, split_full_name
 
-__all__ = ["add_arguments", "run"]
-
 _OPTIONS = {
     "signature_key": "--signature-key",
     "compact": "--engine",

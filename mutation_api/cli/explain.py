@@ -22,8 +22,6 @@ from mutation_api.errors import ReadError
 from mutation_api.format.printable import one_line
 from mutation_api.upkeep.explain import TransactionExplanation, TransactionTable, explain_transaction
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""

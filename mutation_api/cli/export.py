@@ -42,8 +42,6 @@ from mutation_api.cli.table_arguments import (
 from mutation_api.cli.terminal import say_report
 from mutation_api.hive.connect import connect
 
-__all__ = ["add_arguments", "run"]
-
 VERIFY, CUTOVER = ACTIONS = ("verify", "cutover")
 
 _CONF_FILE = "--target-conf-file"

@@ -20,8 +20,6 @@ from mutation_api.errors import ReadError
 from mutation_api.format.printable import one_line
 from mutation_api.upkeep.history import EventCounts, HistoryEntry, TableHistory, table_history
 
-__all__ = ["add_arguments", "run"]
-
 _HEADER = (*("ID", "TXN", "STATE", "WRITTEN", "WHO", "PARTITION"), *("INSERTS", "UPDATES", "DELETES"))
 
 

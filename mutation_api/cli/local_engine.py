@@ -34,9 +34,6 @@ from mutation_api.write.apply import apply_arrow
 from mutation_api.write.forecast import ApplySummary
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["ENGINE", "LocalCommands", "open_commands"]
-
-
 ENGINE = LocalEngine(LocalOptions())
 
 

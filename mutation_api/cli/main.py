@@ -24,8 +24,6 @@ from mutation_api.cli.terminal import (
     say_aside,
 )
 
-__all__ = ["EXIT_FAILED", "EXIT_INTERRUPTED", "EXIT_OK", "EXIT_USAGE", "main"]
-
 SUBCOMMANDS = {
     "abort": "abort transactions",
     "alter-table": "add, rename and widen columns of a table",

@@ -68,8 +68,6 @@ from mutation_api.transaction.attempts import Attempts
 from mutation_api.transaction.catalog import split_full_name
 from mutation_api.transaction.mutator_client import MutatorClient
 
-__all__ = ["add_arguments", "run"]
-
 APP_NAME = "hive-mutate merge"
 
 

@@ -15,8 +15,6 @@ from mutation_api.cli.parsers import add_repeatable
 from mutation_api.cli.terminal import say
 from mutation_api.spark.python_archive import EXTRAS_DEFAULT, pack_python
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of ``hive-mutate pack``."""

@@ -26,21 +26,6 @@ from mutation_api.errors import MutationError
 from mutation_api.format.printable import without_secrets
 from mutation_api.transaction.clock import WAIT_LOG
 
-__all__ = [
-    "AnyParser",
-    "DiscreetParser",
-    "add_flag",
-    "add_repeatable",
-    "describe",
-    "duration_from",
-    "in_option_names",
-    "option_names",
-    "parser_of_modules",
-    "seconds_from",
-    "waits_are_told",
-]
-
-
 AnyParser = argparse.ArgumentParser | argparse._ArgumentGroup
 """A parser, or a group of its options, for which argparse has no public name."""
 

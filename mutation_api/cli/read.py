@@ -46,8 +46,6 @@ from mutation_api.read.table_view import TableView, open_table
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.row_type import named_data_columns
 
-__all__ = ["add_arguments", "run"]
-
 _WIDTH_SAMPLE_ROWS = 1000
 """The number of rows that determine the column widths of the printed table."""
 

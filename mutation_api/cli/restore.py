@@ -18,8 +18,6 @@ from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_
 from mutation_api.cli.terminal import say_report
 from mutation_api.upkeep.restore import RESTORE_WAIT_SECONDS_DEFAULT, restore_table
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""

@@ -24,8 +24,6 @@ from mutation_api.cli.table_arguments import add_metastore_arguments, metastore_
 from mutation_api.cli.terminal import say, text_table
 from mutation_api.format.printable import one_line
 
-__all__ = ["add_arguments", "run"]
-
 ABORTED_SHOWN = 10
 """The number of aborted transactions to show.
 

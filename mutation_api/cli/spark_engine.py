@@ -43,8 +43,6 @@ from mutation_api.write.change_set import OverwriteReport
 from mutation_api.write.forecast import ApplySummary
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["SparkCommands", "open_commands", "open_ingest", "spark_session"]
-
 
 def spark_session(app_name: str) -> SparkSession:
     """Return a session of the user's Spark (--master, spark-submit, spark-defaults.conf), or a local one."""

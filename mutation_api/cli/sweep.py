@@ -17,8 +17,6 @@ from mutation_api.transaction.staging import Abandoned
 from mutation_api.upkeep.kept_files import is_of_kept_files
 from mutation_api.upkeep.sweep import SweptSize, SweptTable, abort_transactions, sweep
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options of the subcommand that the parser is for."""

@@ -25,31 +25,6 @@ from mutation_api.storage.location import Location
 from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MutatorClientBuilder
 from mutation_api.transaction.mutator_client import MutatorClient
 
-__all__ = [
-    "DIRECTORY_OPTIONS",
-    "ReportLoss",
-    "add_attempts_argument",
-    "add_directory_arguments",
-    "add_format_argument",
-    "add_key_argument",
-    "add_lock_timeout_argument",
-    "add_metastore_arguments",
-    "add_output_argument",
-    "check_directory_usage",
-    "check_new_file",
-    "directory_from",
-    "input_format",
-    "key_columns",
-    "key_values",
-    "listed_names",
-    "location_from",
-    "metastore_from",
-    "optional_names",
-    "output_format",
-    "point_in_time",
-    "reading_client",
-]
-
 
 def add_format_argument(parser: argparse.ArgumentParser, what: str) -> None:
     """Declare ``--format``."""

@@ -16,20 +16,6 @@ from typing import Protocol
 
 from mutation_api.format.printable import one_line, printable
 
-__all__ = [
-    "EXIT_FAILED",
-    "EXIT_INTERRUPTED",
-    "EXIT_OK",
-    "EXIT_USAGE",
-    "Report",
-    "progress",
-    "safe_warnings",
-    "say",
-    "say_aside",
-    "say_report",
-    "text_table",
-]
-
 
 def say(*parts: object, sep: str = " ", flush: bool = False) -> None:
     """Print to standard output, with control characters escaped.

@@ -64,8 +64,6 @@ from mutation_api.merge.file_rules import RowColumns, existing_file
 from mutation_api.transaction.attempts import Attempts
 from mutation_api.transaction.catalog import split_full_name
 
-__all__ = ["add_arguments", "run"]
-
 _OPTIONS = {"on": "--key", "partitions": "--partitions", "where": "--where", **ENGINE_OPTIONS}
 _FROM_FILES = ("upsert", "overwrite", "track")
 _BY_CONDITION = ("delete", "update-rows", "overwrite")

@@ -34,8 +34,6 @@ from mutation_api.format.printable import one_line
 from mutation_api.upkeep.verify.finding import Finding
 from mutation_api.upkeep.verify.verify import VerifyProgress, VerifyReport, verify_table, verify_view
 
-__all__ = ["add_arguments", "run"]
-
 _PROGRESS_SECONDS = 5.0
 _MEGABYTE = 1024 * 1024
 

@@ -28,8 +28,6 @@ from mutation_api.hive.connect import connect
 from mutation_api.transaction.catalog import normal_full_name
 from mutation_api.upkeep.watermark_table import watermark_table_beside
 
-__all__ = ["add_arguments", "run"]
-
 _HEADER = ("SOURCE", "SOURCE TABLE", "TABLE", "POSITION", "TXN", "APPLIED (UTC)")
 
 

@@ -20,20 +20,6 @@ from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.upkeep.alter_acid_table import alter_acid_table
 from mutation_api.write.layout import OPERATION_COLUMN_DEFAULT
 
-__all__ = [
-    "RULE_OPTIONS",
-    "add_columns_of",
-    "add_interval_arguments",
-    "add_operation_column_argument",
-    "add_rule_arguments",
-    "add_schema_argument",
-    "add_write_arguments",
-    "check_rule_usage",
-    "rules_from",
-    "writing_client",
-]
-
-
 WRITE_LOCKS = ("exclusive", "optimistic")
 
 

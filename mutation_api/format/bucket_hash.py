@@ -26,8 +26,6 @@ from mutation_api.format.hash_v2 import V2_HASHES
 from mutation_api.format.hive_type import HiveType, TypeFamily, arrow_type
 from mutation_api.format.plain_array import map_parts, plain_array, rebased_list, struct_fields, union_parts
 
-__all__ = ["bucket_ids", "check_hashable", "hash_columns"]
-
 
 def hash_columns(
     arrays: Sequence[pa.Array | pa.ChunkedArray],

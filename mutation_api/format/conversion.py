@@ -35,8 +35,6 @@ from mutation_api.format.plain_array import (
 )
 from mutation_api.format.scalar_conversion import convert_scalars, shown_value
 
-__all__ = ["convert_to_column", "hive_type_of"]
-
 
 def convert_to_column(
     array: pa.Array | pa.ChunkedArray, hive_type: HiveType, *, column: str, timestamp_unit: str = "ns"

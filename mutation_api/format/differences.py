@@ -13,8 +13,6 @@ from numpy.typing import NDArray
 from mutation_api.format.event import Mask
 from mutation_api.format.plain_array import struct_fields
 
-__all__ = ["differs"]
-
 
 def differs(before: pa.Array, after: pa.Array) -> Mask:
     """Return a mask of the pairs of values, of the same Arrow type, that differ.

@@ -23,8 +23,6 @@ from mutation_api.format.layout import (
     parse_directory_name,
 )
 
-__all__ = ["COMPACTED", "DirectoryState", "choose_directories", "first_missing", "is_compacted", "spans"]
-
 COMPACTED = "compacted"
 """The ``dataFormat`` of the marker in a base that a compaction made."""
 

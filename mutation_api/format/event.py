@@ -25,39 +25,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-__all__ = [
-    "ACID_STATS",
-    "ACID_VERSION",
-    "ADDED_OPERATION",
-    "BUCKET",
-    "CURRENT_TRANSACTION",
-    "DELETE",
-    "EVENT_FIELDS",
-    "INSERT",
-    "KEY_INDEX",
-    "MAX_BUCKETS",
-    "MAX_STATEMENT_ID",
-    "OPERATION",
-    "ORIGINAL_TRANSACTION",
-    "PARTITION_FIELD",
-    "ROW",
-    "ROW_ID",
-    "ROW_ID_COLUMN",
-    "UPDATE",
-    "Mask",
-    "Operation",
-    "RecordIdentifier",
-    "RowIdArrays",
-    "RowIds",
-    "bucket_ids",
-    "bucket_property",
-    "event_schema",
-    "ranks_in_bucket",
-    "statement_ids",
-    "unreadable_properties",
-]
-
-
 OPERATION = "operation"
 """The field of files, and the default name of a column with operations in a change set."""
 

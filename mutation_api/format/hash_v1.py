@@ -39,16 +39,6 @@ from mutation_api.format.timestamps import (
     instants_of_wall_clocks,
 )
 
-__all__ = [
-    "V1_HASHES",
-    "canonical_double_bits",
-    "canonical_float_bits",
-    "polynomial",
-    "polynomial_of_bytes",
-    "proleptic_date",
-]
-
-
 _CHUNK_VALUES = 1 << 15
 _CHUNK_BYTES = 1 << 16
 """Number of values and bytes per step: few enough to stay in the cache and to reuse memory between steps."""

@@ -27,16 +27,6 @@ from mutation_api.format.hash_values import (
     view,
 )
 
-__all__ = [
-    "V2_HASHES",
-    "murmur_big_endian_16",
-    "murmur_big_endian_32",
-    "murmur_big_endian_64",
-    "murmur_bytes",
-    "murmur_padded",
-]
-
-
 _SEED = np.uint32(104729)
 _C1 = np.uint32(0xCC9E2D51)
 _C2 = np.uint32(0x1B873593)

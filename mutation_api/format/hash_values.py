@@ -15,17 +15,6 @@ from numpy.typing import NDArray
 
 from mutation_api.format.timestamps import UNITS_PER_SECOND
 
-__all__ = [
-    "Decimals",
-    "Texts",
-    "negated",
-    "normalised_decimals",
-    "seconds_and_nanos",
-    "texts",
-    "texts_without_blanks",
-    "view",
-]
-
 _LIMB = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
 _PAIR = np.dtype([("low", "<u8"), ("high", "<u8")])

@@ -20,30 +20,6 @@ from numpy.typing import NDArray
 
 from mutation_api.errors import TableNotMutableError
 
-__all__ = [
-    "DECIMALS_OF_INTEGERS",
-    "FLOAT_KINDS",
-    "INTEGER_BITS",
-    "INTEGER_KINDS",
-    "MAX_CHAR_LENGTH",
-    "MAX_DECIMAL_PRECISION",
-    "MAX_VARCHAR_LENGTH",
-    "NESTED_KINDS",
-    "PRIMITIVES",
-    "TEXT_KINDS",
-    "HiveType",
-    "MisfitError",
-    "TypeFacts",
-    "TypeFamily",
-    "UnfitTypeError",
-    "arrow_type",
-    "parse_hive_type",
-    "primitive_of_arrow",
-    "primitive_of_spark",
-    "second_of_equal_keys",
-    "spark_type",
-]
-
 
 class TypeFamily(enum.Enum):
     """Types whose values are handled in the same way."""

@@ -62,17 +62,6 @@ from mutation_api.format.plain_array import (
 )
 from mutation_api.format.text_values import BinaryEncoding, values_of_texts
 
-__all__ = [
-    "JsonMisfitError",
-    "cell_text",
-    "decode_json",
-    "from_cells",
-    "from_json",
-    "json_texts",
-    "to_cells",
-    "to_json",
-]
-
 
 def to_json(array: pa.Array) -> list[Any]:
     """Return the values of a column as ``json.dumps`` accepts them.

@@ -21,30 +21,6 @@ from dataclasses import dataclass
 
 from mutation_api.errors import DirectoryStateError
 
-__all__ = [
-    "ACID_VERSION_FILE",
-    "BASE_MARKER",
-    "BUCKET_PREFIX",
-    "DELTA_PREFIX",
-    "FLUSH_LENGTH_SUFFIX",
-    "LONG_MIN",
-    "TRANSACTIONAL_PROPERTIES",
-    "AcidVersion",
-    "BaseDirectory",
-    "DeltaDirectory",
-    "FileCalendar",
-    "OriginalFile",
-    "base_directory_name",
-    "bucket_file_name",
-    "delete_delta_directory_name",
-    "delta_directory_name",
-    "is_hidden",
-    "parse_bucket_file_name",
-    "parse_directory_name",
-    "parse_original_file_name",
-    "plain_file_name",
-]
-
 
 class FileCalendar(enum.Enum):
     """The calendar of dates and timestamps before 1582-10-15 in a file that Hive reads correctly.

@@ -21,23 +21,6 @@ from numpy.typing import NDArray
 from metastore_client.valid_ids import ValidIdList
 from mutation_api.format.event import Operation, RecordIdentifier, statement_ids
 
-__all__ = [
-    "EventKeys",
-    "concatenate_keys",
-    "count_below",
-    "count_up_to",
-    "events_in_order",
-    "find_disorder",
-    "find_early_delete",
-    "in_order",
-    "is_remaining",
-    "is_visible",
-    "merge_legacy",
-    "order_of",
-    "visible_deletes",
-]
-
-
 _PACKED_BITS = 63
 _MAX_GROUPS = 64
 """Maximum number of pairs (originalTransaction, bucket) of deletes. If there are more, deletes are searched

@@ -22,17 +22,6 @@ from decimal import Decimal, InvalidOperation
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = [
-    "decimals_of_texts",
-    "doubles_of_java",
-    "exact_decimal",
-    "is_number_text",
-    "java_texts",
-    "rescaled",
-    "texts_of_decimals",
-]
-
-
 PLACES_MAX = 76
 """Maximum number of digits before and after the point in Arrow. A column of Hive has at most 38."""
 

@@ -13,28 +13,6 @@ from numpy.typing import NDArray
 
 from mutation_api.format.hive_type import UnfitTypeError
 
-__all__ = [
-    "Inner",
-    "array_of_lists",
-    "array_of_structs",
-    "array_of_unions",
-    "dense_union",
-    "has_timestamp",
-    "has_union",
-    "list_offsets",
-    "map_parts",
-    "offsets_of_lists",
-    "plain_array",
-    "rebased_list",
-    "refusal",
-    "refused_type",
-    "repeated",
-    "struct_fields",
-    "text_arrays",
-    "union_parts",
-]
-
-
 _EXTENSION_KEY = b"ARROW:extension:name"
 _REFUSED = "refused: "
 """The text before the reason in the type of :func:`refused_type`."""

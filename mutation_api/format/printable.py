@@ -10,8 +10,6 @@ from urllib.parse import unquote
 
 from mutation_api.errors import ConfigurationError
 
-__all__ = ["check_no_secret", "one_line", "printable", "without_secrets"]
-
 _UNSAFE = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff"
 """Control characters, which a terminal obeys, and characters that change the order of displayed ones."""
 _IN_TEXT = re.compile(f"[{_UNSAFE}]")

@@ -16,8 +16,6 @@ from numpy.typing import NDArray
 
 from mutation_api.format.plain_array import map_parts, rebased_list, struct_fields
 
-__all__ = ["row_hashes", "sum_of_hashes"]
-
 _Hashes = NDArray[np.uint64]
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)

@@ -25,14 +25,6 @@ from mutation_api.format.hive_type import (
 )
 from mutation_api.format.timestamps import SECONDS_PER_DAY, UNITS_PER_SECOND
 
-__all__ = [
-    "CAST_FIRST",
-    "MAX_DAYS",
-    "MIN_DAYS",
-    "convert_scalars",
-    "shown_value",
-]
-
 MIN_DAYS = -719162
 MAX_DAYS = 2932896
 """0001-01-01 and 9999-12-31 in days since 1970-01-01. Outside this range, Hive releases disagree."""

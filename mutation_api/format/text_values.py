@@ -36,8 +36,6 @@ from mutation_api.format.hive_type import HiveType, MisfitError, TypeFamily, Unf
 from mutation_api.format.number_text import decimals_of_texts
 from mutation_api.format.scalar_conversion import MAX_DAYS, MIN_DAYS
 
-__all__ = ["BinaryEncoding", "check_text_type", "first_refused", "shown", "values_of_texts"]
-
 _SHOWN_LENGTH = 80
 """Maximum number of characters of a value that a message shows."""
 

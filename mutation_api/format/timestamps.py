@@ -45,21 +45,6 @@ from mutation_api.format.plain_array import (
     union_parts,
 )
 
-__all__ = [
-    "FIRST_GREGORIAN_DAY",
-    "FIRST_KNOWN_INSTANT",
-    "SECONDS_PER_DAY",
-    "UNITS_PER_SECOND",
-    "exact_unit",
-    "hybrid_from_proleptic_days",
-    "hybrid_from_proleptic_timestamps",
-    "instants_of_wall_clocks",
-    "proleptic_from_hybrid_days",
-    "proleptic_from_hybrid_timestamps",
-    "wall_clock_of_instant",
-]
-
-
 FIRST_GREGORIAN_DAY = -141427
 """1582-10-15 in days since 1970-01-01: the first day of the hybrid calendar's Gregorian part."""
 

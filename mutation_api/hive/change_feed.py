@@ -52,8 +52,6 @@ from mutation_api.transaction.snapshot import ClosedAtEnd, NotPickled, Snapshot
 from mutation_api.upkeep.transaction_files import known_transactions
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["ChangeFeed", "ChangedTable", "ChangedTransaction"]
-
 BYTES_PER_EVENT = 1024
 """The estimated memory for a row of a window."""
 

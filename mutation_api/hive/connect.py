@@ -18,8 +18,6 @@ from mutation_api.transaction.lock import WriteLock
 from mutation_api.transaction.mutator_client import ask_settings
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["connect"]
-
 
 def connect(
     metastore: MetastoreTarget = None,

@@ -41,8 +41,6 @@ from mutation_api.upkeep.create_acid_table import (
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["Hive"]
-
 _T = TypeVar("_T")
 
 

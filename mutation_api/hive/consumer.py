@@ -30,8 +30,6 @@ from mutation_api.upkeep.watermark_table import (
     watermark_table_beside,
 )
 
-__all__ = ["Consumer"]
-
 
 class Consumer:
     """A named position of some tables.

@@ -17,8 +17,6 @@ from mutation_api.upkeep.compaction_view import check_initiator
 from mutation_api.upkeep.erasure.report import ErasureReport, signed
 from mutation_api.upkeep.watermark_table import watermark_table_beside
 
-__all__ = ["AT_ONCE_DEFAULT", "ERASE_WAIT_SECONDS_DEFAULT", "erase"]
-
 AT_ONCE_DEFAULT = 2
 ERASE_WAIT_SECONDS_DEFAULT = 3600.0
 

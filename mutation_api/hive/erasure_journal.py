@@ -25,8 +25,6 @@ from mutation_api.hive.erasure_keys import ErasedKeys
 from mutation_api.hive.hive_table import HiveTable, SnapshotTable
 from mutation_api.upkeep.watermark_table import WATERMARK_KEY, check_watermark_columns
 
-__all__ = ["ERASURE_PREFIX", "ErasureState", "Step", "TableState", "find_state", "write_state"]
-
 ERASURE_PREFIX = "erasure:"
 """The prefix of an erasure's name in the column source_id."""
 

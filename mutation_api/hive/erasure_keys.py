@@ -29,8 +29,6 @@ from mutation_api.upkeep.erasure.file_search import SoughtKeys
 from mutation_api.upkeep.erasure.report import hashed
 from mutation_api.write.arrow_input import arrow_reader
 
-__all__ = ["ErasedKeys", "keys_by_table", "sought_keys"]
-
 _FAMILIES = (
     TypeFamily.BINARY,
     TypeFamily.DATE,

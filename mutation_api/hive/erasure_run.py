@@ -45,8 +45,6 @@ from mutation_api.upkeep.sweep import sweep
 from mutation_api.upkeep.transaction_files import current_ids
 from mutation_api.upkeep.watermark_table import ensure_watermark_table
 
-__all__ = ["Compactor", "ErasureRun", "KeyedTable"]
-
 POLL_SECONDS = 1.0
 _ATTEMPTS = 5
 

@@ -15,8 +15,6 @@ from mutation_api.errors import ConfigurationError, listed
 from mutation_api.table.row_type import checked_names
 from mutation_api.transaction.catalog import normal_full_name
 
-__all__ = ["FeedKeys", "Images", "check_images", "in_order", "keys_by_table", "parsed_keys"]
-
 FeedKeys = Sequence[str] | Mapping[str, Sequence[str]]
 """Names of key columns of all tables, or by ``database.table``."""
 

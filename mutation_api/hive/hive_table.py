@@ -31,8 +31,6 @@ from mutation_api.write.change_set import OverwriteReport, Replaced
 from mutation_api.write.layout import OPERATION_COLUMN_DEFAULT
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["HiveTable", "SnapshotTable"]
-
 _WAITING_PART = 4
 """The fraction of the memory for rows that were read ahead is 1/_WAITING_PART."""
 

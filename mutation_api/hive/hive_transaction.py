@@ -25,8 +25,6 @@ from mutation_api.transaction.transaction_state import TransactionSummary, ended
 from mutation_api.write.change_set import MemoryShare
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["ConnectionOptions", "HiveSnapshot", "HiveTransaction"]
-
 _COLLECTING_PART = 4
 """The fraction of the memory for changes that wait for the commit is 1/_COLLECTING_PART."""
 

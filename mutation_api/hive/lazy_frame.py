@@ -28,8 +28,6 @@ from mutation_api.table.evaluation import columns_read
 if TYPE_CHECKING:
     import polars as pl
 
-__all__ = ["lazy_frame", "pushed_condition"]
-
 
 def lazy_frame(snapshot: Callable[[], HiveSnapshot], name: str, schema: pa.Schema) -> pl.LazyFrame:
     """Return a lazy frame that reads a table each time it is collected::

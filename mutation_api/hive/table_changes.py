@@ -32,8 +32,6 @@ from mutation_api.write.change_set import ChangeSet, MemoryShare, OverwriteRepor
 from mutation_api.write.forecast import ApplySummary
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["TableChanges", "as_filter"]
-
 
 def as_filter(where: pc.Expression | str, table: AcidTable) -> pc.Expression | str:
     """Return a condition on a table's rows as a scan takes it: an expression, or the name of a column.

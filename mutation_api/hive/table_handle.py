@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     import pandas as pd
     import polars as pl
 
-__all__ = ["LazyScan", "SeparateMerge", "TableHandle"]
-
 _T = TypeVar("_T")
 
 

@@ -22,24 +22,6 @@ from mutation_api.read.key_groups import key_type
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.partition import null_text_of, partition_names
 
-__all__ = [
-    "INSERTED",
-    "KINDS",
-    "MOVED",
-    "ROW_TEXT",
-    "UNCHANGED",
-    "UPDATED",
-    "Acting",
-    "AnyMerge",
-    "Candidates",
-    "ClauseRule",
-    "RowRules",
-    "act",
-    "altered_keys",
-    "rules_of",
-    "struct_of",
-]
-
 AnyMerge = ResolvedMerge[Any, Any]
 """A checked merge with expressions of any engine."""
 

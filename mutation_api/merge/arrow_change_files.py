@@ -55,9 +55,6 @@ from mutation_api.storage.local import without_links
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
 
-__all__ = ["MEMORY_BYTES_DEFAULT", "ArrowFiles", "save_arrow_changes"]
-
-
 _BATCH_ROWS = 1 << 16
 _QUOTED = r'[",\r\n]|^$|^\s|\s$'
 """Matches CSV strings that must be quoted."""

@@ -26,8 +26,6 @@ from mutation_api.table.partition import partition_names
 from mutation_api.write.address import BUCKET, numbers_of_partitions
 from mutation_api.write.writing_order import joined_batches, partition_number, split_by_number
 
-__all__ = ["Owners", "SourceSplitter", "buckets_of", "typed_keys"]
-
 Numbers = NDArray[np.int64]
 
 

@@ -50,8 +50,6 @@ from mutation_api.write.batch_sorter import BatchSorter
 from mutation_api.write.forecast import CountedChanges, GroupCount, Trial
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["BucketMerge", "OrderColumn", "TaskResult"]
-
 Numbers = NDArray[np.int64]
 
 PASS_PARTS = 2

@@ -26,32 +26,6 @@ import pyarrow as pa
 from mutation_api.errors import ConfigurationError, RecordValueError
 from mutation_api.table.row_type import checked_names
 
-__all__ = [
-    "CHANGE_COLUMN",
-    "COLLECTED_KEYS_DEFAULT",
-    "DUPLICATES_SHOWN_DEFAULT",
-    "SOURCE",
-    "TARGET",
-    "Action",
-    "Clause",
-    "E",
-    "FirstBy",
-    "Match",
-    "MergeOptions",
-    "MergeOptionsDict",
-    "MergeRules",
-    "RowOrder",
-    "RuleConditions",
-    "altered_keys_error",
-    "checked_keys",
-    "first_by",
-    "padded_key_error",
-    "parsed_order",
-    "rule_clauses",
-    "text_of",
-]
-
-
 SOURCE = "source"
 TARGET = "target"
 """The two sides' names in conditions and assignments."""

@@ -27,8 +27,6 @@ from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
 
-__all__ = ["SPARK_TYPE", "WALL_CLOCK", "read_column_file"]
-
 _BATCH_ROWS = 1 << 16
 SPARK_TYPE, WALL_CLOCK = "spark.sql.catalyst.type", "timestamp_ntz"
 """The attribute that marks a timestamp without time zone in an ORC file that Spark wrote."""

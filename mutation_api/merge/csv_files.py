@@ -28,9 +28,6 @@ from mutation_api.format.plain_array import repeated
 from mutation_api.merge.file_rules import SAMPLE_ROWS, RowColumns, is_row_id, opened_text, row_id_part
 from mutation_api.storage.location import Location
 
-__all__ = ["CsvFile", "StrictCsv"]
-
-
 _MARK = b"\xef\xbb\xbf"
 """The UTF-8 byte order mark."""
 _QUOTE, _CR, _LF, _COMMA = b'"\r\n,'

@@ -19,18 +19,6 @@ from mutation_api.merge.clauses import DUPLICATES_SHOWN_DEFAULT
 from mutation_api.orc.read.key_filter import KeyFilter
 from mutation_api.table.acid_table import AcidTable
 
-__all__ = [
-    "NEW_STATE",
-    "OLD_STATE",
-    "OPERATIONS",
-    "Pairs",
-    "SourceKeys",
-    "check_states",
-    "checked_key",
-    "not_unique",
-]
-
-
 Indices = NDArray[np.int64]
 
 

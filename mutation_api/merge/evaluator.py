@@ -24,7 +24,6 @@ from mutation_api.merge.resolve import Alternatives, Analysis, Conjunct, Equalit
 from mutation_api.merge.source_rows import order_of_rows, sort_keys
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.evaluation import (
-    Path,
     check_no_padded_texts,
     checked_expression,
     evaluate,
@@ -33,20 +32,8 @@ from mutation_api.table.evaluation import (
     paths_read,
     result_type,
 )
+from mutation_api.table.expression_parts import Path
 from mutation_api.table.partition import partition_scalars, partition_type
-
-__all__ = [
-    "ArrowAnalyser",
-    "ArrowEvaluator",
-    "ArrowMerge",
-    "Evaluator",
-    "as_expression",
-    "as_value",
-    "check_countable",
-    "target_types",
-    "with_expressions",
-]
-
 
 ArrowMerge = ResolvedMerge[pc.Expression, pa.DataType]
 

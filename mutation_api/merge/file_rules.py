@@ -23,19 +23,6 @@ from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
 from mutation_api.table.acid_table import AcidTable
 
-__all__ = [
-    "SAMPLE_ROWS",
-    "RowColumns",
-    "existing_file",
-    "files_at",
-    "is_row_id",
-    "opened_text",
-    "row_id_ddl",
-    "row_id_part",
-    "row_id_types",
-]
-
-
 SAMPLE_ROWS = 3
 """The number of rows with invalid values that a message shows."""
 

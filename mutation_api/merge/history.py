@@ -50,16 +50,6 @@ from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.row_type import checked_names
 from mutation_api.write.layout import OPERATION_COLUMN_DEFAULT
 
-__all__ = [
-    "Events",
-    "HistoryOptionsDict",
-    "HistoryReport",
-    "HistoryRules",
-    "blank",
-    "check_columns",
-    "events_of",
-]
-
 Deletes = Literal["close", "ignore", "refuse"]
 
 ROWS_SHOWN = 3

@@ -42,17 +42,6 @@ from mutation_api.merge.file_rules import SAMPLE_ROWS, RowColumns, opened_text, 
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
 
-__all__ = [
-    "READ_BY_ARROW",
-    "JsonNames",
-    "JsonRows",
-    "check_json_names",
-    "names_by_arrow",
-    "read_json_file",
-    "values_by_arrow",
-]
-
-
 _MAX_BYTES = 1 << 30
 """pyarrow parses one block at a time and counts its bytes with 31 bits."""
 

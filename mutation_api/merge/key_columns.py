@@ -34,9 +34,6 @@ from mutation_api.format.hive_type import parse_hive_type
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.write.layout import is_text
 
-__all__ = ["are_comparable", "in_nanoseconds", "in_one_unit", "key_in_type"]
-
-
 _DIGITS = 20
 """The number of digits of the largest 64-bit integers."""
 

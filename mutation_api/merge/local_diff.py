@@ -38,8 +38,6 @@ from mutation_api.table.partition import null_text_of
 from mutation_api.write.layout import OPERATION_COLUMN_DEFAULT
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["count_operations", "local_diff"]
-
 Indices = NDArray[np.int64]
 
 

@@ -55,17 +55,6 @@ from mutation_api.write.forecast import ApplySummary
 from mutation_api.write.local_plan import LocalOptions, forecast_arrow
 from mutation_api.write.staged_writer import LookingTransaction
 
-__all__ = [
-    "GivenClause",
-    "LocalMerge",
-    "MergeClauses",
-    "changed_rows",
-    "local_merge",
-    "preview_plan",
-    "with_clauses",
-    "write_plan",
-]
-
 
 def write_plan(
     transaction: LookingTransaction,

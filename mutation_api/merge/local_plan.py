@@ -44,8 +44,6 @@ from mutation_api.orc.read.key_filter import KeyFilter
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["LocalMergePlan"]
-
 Indices = NDArray[np.int64]
 _Sides = tuple[tuple[Candidates, Indices], Candidates]
 

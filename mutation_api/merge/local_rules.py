@@ -37,8 +37,6 @@ from mutation_api.read.table_view import open_table
 from mutation_api.write.local_plan import LocalOptions
 from mutation_api.write.staged_writer import LookingTransaction
 
-__all__ = ["check_rules", "local_history", "local_merge_by_rules"]
-
 
 def check_rules(rules: MergeRules) -> None:
     """Check the strings of the rules alone.

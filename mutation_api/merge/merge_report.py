@@ -18,9 +18,6 @@ from mutation_api.storage.tree import side_by_side
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.write.forecast import ApplySummary, GroupCount
 
-__all__ = ["DUE_DIRECTORIES", "MergeCounts", "MergeReport", "Share", "with_compactions_due"]
-
-
 _BAR_WIDTH = 20
 _SHOWN_PARTITIONS = 20
 _SHOWN_NAMES = 5

@@ -31,8 +31,6 @@ from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.partition import check_may_create
 from mutation_api.write.staged_writer import LookingTransaction
 
-__all__ = ["MergeOutcome", "change_batches", "change_schema"]
-
 Indices = NDArray[np.int64]
 
 _Sample = tuple[str, str, str, SampleRow]

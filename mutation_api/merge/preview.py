@@ -20,16 +20,6 @@ from mutation_api.table.acid_table import AcidTable
 from mutation_api.write.forecast import Forecast
 from mutation_api.write.staged_writer import LookingTransaction
 
-__all__ = [
-    "SAMPLES_DEFAULT",
-    "SHOWN_KINDS",
-    "ForeignLock",
-    "Preview",
-    "SampleRow",
-    "foreign_locks",
-    "row_values",
-]
-
 SAMPLES_DEFAULT = 3
 """The number of sample rows of each kind in a preview."""
 

@@ -22,19 +22,6 @@ from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition import as_partition_stores
 from mutation_api.write.layout import default_columns, index_advice
 
-__all__ = [
-    "Alternatives",
-    "Analyser",
-    "Analysis",
-    "Conjunct",
-    "Equality",
-    "ResolvedMerge",
-    "T",
-    "check_type",
-    "converted",
-    "resolve",
-]
-
 
 def converted(
     table_name: str,

@@ -13,16 +13,6 @@ from mutation_api.format.event import DELETE, INSERT, ROW_ID_COLUMN
 from mutation_api.merge.source_rows import row_codes
 from mutation_api.read.changes import UPDATE_AFTER, UPDATE_BEFORE
 
-__all__ = [
-    "CHANGE_COLUMN",
-    "UPDATE_AFTER",
-    "UPDATE_BEFORE",
-    "WRITE_ID_COLUMN",
-    "feed_schema",
-    "labelled",
-    "paired",
-]
-
 CHANGE_COLUMN, WRITE_ID_COLUMN = "_change", "_write_id"
 _OLD = (DELETE, UPDATE_BEFORE)
 

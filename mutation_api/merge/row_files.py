@@ -54,9 +54,6 @@ from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.row_type import quoted
 from mutation_api.write.layout import OPERATION_COLUMN_DEFAULT
 
-__all__ = ["RowFiles", "read_changes", "save_changes"]
-
-
 QUOTED_EMPTY = "\x01"
 """A placeholder for "" while CSV is parsed, since Spark does not distinguish "" from an empty field."""
 

@@ -27,27 +27,6 @@ from mutation_api.format.plain_array import plain_array, refusal, repeated
 from mutation_api.write.arrow_input import arrow_reader
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = [
-    "READ_BYTES_MAX",
-    "ROWS_SHOWN",
-    "DoubledKeys",
-    "DuplicatedKey",
-    "check_memory",
-    "check_read_bytes",
-    "check_wall_clocks",
-    "copied_keys_error",
-    "dense_ranks",
-    "duplicate_key_error",
-    "duplicated",
-    "first_of_each",
-    "order_of_rows",
-    "plain_batch",
-    "row_codes",
-    "sort_keys",
-    "source_rows",
-]
-
-
 Indices = NDArray[np.int64]
 
 _ORDERS = ("ascending", "descending")

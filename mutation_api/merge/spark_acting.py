@@ -38,8 +38,6 @@ from mutation_api.spark.tasks import CHANGES, WRITER
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.row_type import quoted
 
-__all__ = ["acted", "check_types"]
-
 
 def acted(
     rows: DataFrame,

@@ -54,8 +54,6 @@ from mutation_api.table.partition import partition_names
 from mutation_api.table.row_type import quoted
 from mutation_api.write.forecast import Forecast, forecast
 
-__all__ = ["BucketPlan", "Merged", "bucket_plan"]
-
 PARTITIONS_LISTED = 100
 """If a table has more partitions, those of the source are collected before directories are listed."""
 

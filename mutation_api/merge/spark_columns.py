@@ -45,26 +45,6 @@ from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition import null_text_of
 from mutation_api.table.row_type import quoted
 
-__all__ = [
-    "ColumnConverter",
-    "any_of",
-    "check_spark_type",
-    "comparable",
-    "differs",
-    "first_holding",
-    "is_stored_unchanged",
-    "json_text",
-    "keep_first",
-    "key_json",
-    "key_text",
-    "order_of",
-    "stored",
-    "value_columns",
-    "with_altered_key",
-    "with_inserted_key",
-]
-
-
 _CUT = [kind for kind, facts in PRIMITIVES.items() if facts.max_length]
 """The types that are strings in Spark, so values may need a conversion although the Spark types are equal."""
 

@@ -39,9 +39,6 @@ from mutation_api.table.partition_value import stored_partition_value
 from mutation_api.table.row_type import quoted
 from mutation_api.write.layout import OPERATION_COLUMN_DEFAULT
 
-__all__ = ["count_operations", "diff", "partitions_where"]
-
-
 _ROW, _IS_OLD = "__row", "__is_old"
 _OLD, _NEW, _OLD_COUNT, _NEW_COUNT = "__old", "__new", "__old_count", "__new_count"
 _DOUBLED = "doubled"

@@ -35,9 +35,6 @@ from mutation_api.spark.versions import collected, frame_of_arrow
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["SparkEvaluator", "compares_surely", "few_rows_plan"]
-
-
 Indices = NDArray[np.int64]
 
 _ROW = "__row"

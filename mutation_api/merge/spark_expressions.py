@@ -29,20 +29,6 @@ from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.row_type import quoted
 from mutation_api.write.staged_writer import LookingTransaction
 
-__all__ = [
-    "CheckedMerge",
-    "Expression",
-    "ExpressionAnalyser",
-    "Sides",
-    "SparkMerge",
-    "column_of",
-    "column_type",
-    "names_side",
-    "sides_of",
-    "with_sides",
-]
-
-
 Expression = Column | str
 """A Column or an SQL string. Both name columns as ``source.x`` and ``target.x``."""
 

@@ -40,8 +40,6 @@ from mutation_api.table.acid_table import AcidTable, AcidTableSerializer
 from mutation_api.table.row_type import quoted
 from mutation_api.write.staged_writer import LookingTransaction
 
-__all__ = ["add_to_history", "track"]
-
 _EVENT, _STORED, _ROUTE = "event", "stored", "__key_{}"
 HISTORY_ROWS = 1 << 16
 """After this number of rows, a task compares the histories read so far, at the next new key."""

@@ -34,8 +34,6 @@ from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.bucket_resolver import tells_bucket
 from mutation_api.table.row_type import quoted
 
-__all__ = ["ScatteredKeys", "SourceKeys", "TargetReader", "match_rows", "source_keys"]
-
 BROADCAST_BYTES = 64 << 20
 """The maximum size, in Spark's memory, of table rows that are sent to every task."""
 

@@ -49,15 +49,6 @@ from mutation_api.table.acid_table import WriterOptions
 from mutation_api.table.row_type import checked_assignments
 from mutation_api.write.staged_writer import LookingTransaction, check_sink
 
-__all__ = [
-    "MergeInto",
-    "WhenMatched",
-    "WhenNotMatched",
-    "WhenNotMatchedBySource",
-    "merge_into",
-]
-
-
 ROWS_PER_TASK = 20_000
 """The number of rows per writing task. Starting a task costs about as much as writing this many rows."""
 

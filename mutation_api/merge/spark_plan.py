@@ -51,8 +51,6 @@ from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.row_type import quoted
 from mutation_api.write.staged_writer import OpenTransaction
 
-__all__ = ["MergePlan"]
-
 _SHOWN_KEY = "__key"
 
 

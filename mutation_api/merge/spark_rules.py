@@ -34,8 +34,6 @@ from mutation_api.write.apply import ReplacedRows
 from mutation_api.write.change_set import OverwriteReport, Replaced
 from mutation_api.write.staged_writer import LookingTransaction
 
-__all__ = ["delete_where", "merge_by_rules", "overwrite", "update_where"]
-
 
 def merge_by_rules(
     transaction: LookingTransaction,

@@ -27,8 +27,6 @@ from mutation_api.spark.frame_table import arrow_type_of
 from mutation_api.spark.plan import in_wall_clock, wall_clock_type
 from mutation_api.table.evaluation import char_paths
 
-__all__ = ["ArrowTranslation", "OnlySparkError"]
-
 _COMPUTED = "__computed"
 
 

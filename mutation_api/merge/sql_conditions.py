@@ -70,8 +70,6 @@ if TYPE_CHECKING:
 
 sqlglot = lazy_loader.load("sqlglot", suppress_warning=True)
 
-__all__ = ["Types", "parsed_column", "parsed_condition", "resolved_condition"]
-
 Types = Mapping[str, pa.DataType]
 
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.A)

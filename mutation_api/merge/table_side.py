@@ -40,9 +40,6 @@ from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.expression_parts import columns_of
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["TableSide", "late_columns", "settled"]
-
-
 Indices = NDArray[np.int64]
 
 

@@ -21,9 +21,6 @@ from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.bucket_resolver import Placement
 
-__all__ = ["READING_DEFAULT", "KeyedSplits", "PlannedView", "Reading", "TargetRows"]
-
-
 BATCH_ROWS = 1 << 16
 
 

@@ -24,8 +24,6 @@ from mutation_api.spark.tasks import CHANGES, WRITER, leave_task, stream_of
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.write.writing_order import ADDRESSED_ROWS_MAX, joined_batches
 
-__all__ = ["ALTERED", "CLAUSE", "KEY", "OUTCOME", "ROW_ID", "TaskClauses", "TaskOptions"]
-
 CLAUSE = "__clause"
 """An input with the number of the clause that acts on the row."""
 

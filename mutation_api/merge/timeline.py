@@ -25,8 +25,6 @@ from mutation_api.orc.format.stored_values import hollow
 from mutation_api.read.snapshot_reader import full_row_id_type
 from mutation_api.table.acid_table import AcidTable
 
-__all__ = ["HistoryChanges", "history_changes", "joined_rows"]
-
 Indices = NDArray[np.int64]
 
 ROWS_SHOWN = 3

@@ -37,8 +37,6 @@ from mutation_api.storage.protocol import FileEntry
 from mutation_api.storage.tree import Directories, directories_below, side_by_side
 from mutation_api.table.acid_table import AcidColumn
 
-__all__ = ["count_changes", "split_changes"]
-
 
 def split_changes(
     view: TableView,

@@ -45,14 +45,6 @@ from mutation_api.storage.connect import storage_at
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition import partition_scalars
 
-__all__ = [
-    "UPDATE_AFTER",
-    "UPDATE_BEFORE",
-    "ChangedRows",
-    "RowChanges",
-    "SplitChanges",
-]
-
 UPDATE_BEFORE, UPDATE_AFTER = "update_before", "update_after"
 
 Ids = NDArray[np.int64]

@@ -18,8 +18,6 @@ from mutation_api.storage.location import Location, LocationLike
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.row_type import parse_columns
 
-__all__ = ["ACID_VERSIONS", "ACID_VERSION_AUTO", "TABLE_KINDS", "open_directory"]
-
 ACID_VERSION_AUTO = "auto"
 ACID_VERSIONS = ("1", "2", ACID_VERSION_AUTO)
 """1: written by Hive 2. 2: written by a later release. auto: determined from the files."""

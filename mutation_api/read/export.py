@@ -31,9 +31,6 @@ from mutation_api.read.table_scan import PartitionRows, TableScan
 from mutation_api.storage.connect import replacing
 from mutation_api.storage.location import Location, LocationLike
 
-__all__ = ["FORMATS", "export_rows", "extension", "file_format", "row_objects"]
-
-
 FORMATS = ("csv", "json", "orc", "parquet")
 """CSV with a header, JSON with one object per line, ORC, Parquet. The file extensions are the same."""
 

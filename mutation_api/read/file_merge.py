@@ -43,8 +43,6 @@ from mutation_api.storage.connect import reading_threads
 from mutation_api.storage.protocol import Storage
 from mutation_api.storage.tree import side_by_side
 
-__all__ = ["key_rounds", "merge_events", "merge_files"]
-
 _SMALL_BYTES = 64 * 1024
 _SMALL_TOGETHER = 64
 """The number and size of small files that are read at once. Each round also takes time for every other

@@ -30,9 +30,6 @@ from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.bucket_resolver import BucketIdResolver, tells_bucket
 from mutation_api.table.partition import partition_scalars
 
-__all__ = ["KeyGroups", "count_events", "count_rows", "group_keys", "in_key_types", "key_type"]
-
-
 _FILTERS_KEPT = 4
 
 

@@ -42,15 +42,6 @@ from mutation_api.storage.protocol import FileEntry, Storage
 from mutation_api.storage.tree import Directories, directories_below, side_by_side
 from mutation_api.table.acid_table import AcidTable
 
-__all__ = [
-    "base_formats",
-    "find_partitions",
-    "is_written_by_hive_4",
-    "list_partition_files",
-    "uses_write_ids",
-]
-
-
 _UNKNOWN_BUCKET = -1
 _FLUSH_LENGTH_BYTES = 8
 

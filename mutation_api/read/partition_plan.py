@@ -30,15 +30,6 @@ from mutation_api.storage.location import Location
 from mutation_api.storage.tree import Directories, directories_below, side_by_side
 from mutation_api.table.acid_table import AcidTable
 
-__all__ = [
-    "ScanExplanation",
-    "SnapshotSplit",
-    "plan_partitions",
-    "plan_splits",
-    "splits_of",
-    "takes_deletes_of_all_buckets",
-]
-
 
 @dataclass(frozen=True)
 class SnapshotSplit:

@@ -22,8 +22,6 @@ import pyarrow as pa
 from mutation_api.read.partition_plan import SnapshotSplit
 from mutation_api.storage.connect import reading_threads, storage_at
 
-__all__ = ["WAITING_BYTES_DEFAULT", "read_in_turn"]
-
 SMALL_BYTES = 1024 * 1024
 """The maximum total size of the files of a split that counts as small."""
 AHEAD_BYTES = 8 * 1024 * 1024

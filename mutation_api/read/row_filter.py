@@ -42,8 +42,6 @@ from mutation_api.table.evaluation import (
 from mutation_api.table.expression_parts import EQUAL, Required, expression_text, required
 from mutation_api.table.partition import partition_scalars
 
-__all__ = ["InPartition", "RowFilter"]
-
 _COLUMNS_WITH_NULLS_APART = 4
 """Up to so many columns of a stripe, each combination of range and NULL is examined alone. Arrow decides more
 conditions then, such as ``(x == 1) | (y == 2)``."""

@@ -21,8 +21,6 @@ import pyarrow.dataset
 from mutation_api.errors import ConfigurationError
 from mutation_api.format.event import ROW_ID_COLUMN
 
-__all__ = ["ScanDataset"]
-
 _REFUSED = (
     "get_fragments",
     "join",

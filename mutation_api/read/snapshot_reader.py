@@ -34,20 +34,6 @@ from mutation_api.table.bucket_resolver import Placement
 from mutation_api.table.partition import partition_scalars
 from mutation_api.table.row_type import named_data_columns
 
-__all__ = [
-    "EVENT_COLUMN",
-    "exact_rows",
-    "full_row_id_type",
-    "read_split",
-    "read_split_events",
-    "row_id_type",
-    "snapshot_schema",
-    "split_rows",
-    "stripes_read",
-    "with_clocks",
-]
-
-
 EVENT_COLUMN = "EVENT"
 """The column of :func:`read_split_events` with the fields of the event; table columns are in lower case."""
 

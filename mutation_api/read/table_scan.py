@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
     from mutation_api.read.scan_dataset import ScanDataset
 
-__all__ = ["PartitionRows", "TableScan", "arrow_schema"]
-
 _ALONE_BYTES = 1024 * 1024
 """If there is less data than this number of bytes, the caller's own thread reads it."""
 

@@ -32,18 +32,6 @@ from mutation_api.table.acid_table import AcidTable, SnapshotView
 from mutation_api.table.partition import parse_partition_name
 from mutation_api.table.partition_value import partition_value, stored_partition_value
 
-__all__ = [
-    "PartitionCondition",
-    "PlannedFiles",
-    "SeesOwnFiles",
-    "TableView",
-    "matching_partitions",
-    "open_table",
-    "optional_package",
-    "partition_names",
-    "table_bytes",
-]
-
 
 def _nothing() -> None:
     """Check nothing, because the files are not protected."""

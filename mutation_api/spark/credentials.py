@@ -43,9 +43,6 @@ from mutation_api.storage.hadoop_settings import (
 )
 from mutation_api.storage.location import Location
 
-__all__ = ["TokenKeeper", "ticket_cache", "with_ticket", "worker_settings"]
-
-
 logger = logging.getLogger(__name__)
 
 _PAUSE_SECONDS_MIN = 1.0

@@ -37,8 +37,6 @@ from mutation_api.format.hive_type import primitive_of_spark
 from mutation_api.spark.versions import in_force, users_own
 from mutation_api.upkeep.create_acid_table import create_acid_table
 
-__all__ = ["BATCH_ROWS_MAX", "arrow_type_of", "counted_by_rows", "create_table", "hive_columns"]
-
 
 def create_table(
     metastore: MetastoreClient,

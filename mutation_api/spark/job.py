@@ -57,21 +57,6 @@ from mutation_api.write.staged_writer import (
     table_roots,
 )
 
-__all__ = [
-    "FEW_BYTES",
-    "FEW_BYTES_DEFAULT",
-    "apply_changes",
-    "apply_plan",
-    "collected_if_few",
-    "few_bytes",
-    "is_few",
-    "new_writer",
-    "stage",
-    "touched_partitions",
-    "verify_changed_row_ids",
-]
-
-
 IDENTITY = (PARTITION, TXN, BUCKET_PROPERTY, ROW_NUMBER)
 """The columns that identify a row of a table."""
 

@@ -22,23 +22,6 @@ from pyspark.sql.types import StructType
 
 from mutation_api.errors import ConfigurationError
 
-__all__ = [
-    "analyzed_plan",
-    "estimated_bytes",
-    "frame_of_batches",
-    "given_or_active",
-    "hadoop_configuration",
-    "is_surely_empty",
-    "jvm_of",
-    "jvm_of_process",
-    "plan_kinds",
-    "raw_bytes",
-    "running_batch",
-    "spark_context",
-    "sql_parser",
-    "sql_state",
-]
-
 
 def spark_context(spark: SparkSession) -> SparkContext:
     """Return the session's context."""

@@ -16,8 +16,6 @@ from pyspark.sql import SparkSession
 from metastore_client.java import quiet_java_home
 from mutation_api.spark.versions import java_versions
 
-__all__ = ["local_spark_session"]
-
 APP_NAME_DEFAULT = "hive-mutation-api"
 MASTER_DEFAULT = "local[*]"
 

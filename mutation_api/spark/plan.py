@@ -49,23 +49,6 @@ from mutation_api.write.layout import (
     writer_count,
 )
 
-__all__ = [
-    "TASKS_PER_CORE",
-    "TASKS_PER_CORE_IF_CLOSING_WAITS",
-    "ChangePlan",
-    "PieceChangePlan",
-    "content_hash",
-    "default_num_partitions",
-    "forecast_changes",
-    "given_columns",
-    "in_wall_clock",
-    "piece_addresser",
-    "plan_changes",
-    "plan_pieces",
-    "wall_clock_type",
-]
-
-
 TASKS_PER_CORE = 4
 TASKS_PER_CORE_IF_CLOSING_WAITS = 2
 """The number of tasks per core for a storage on which each task waits for its last files to close.

@@ -26,8 +26,6 @@ from isal import igzip
 
 from mutation_api.errors import ConfigurationError
 
-__all__ = ["EXTRAS_DEFAULT", "PROGRAM", "PackedPython", "pack_python"]
-
 EXTRAS_DEFAULT = ("spark", "hdfs")
 PROGRAM = "bin/python"
 """The interpreter's path relative to the directory into which the archive is unpacked."""

@@ -38,18 +38,6 @@ from mutation_api.table.acid_table import AcidColumn, AcidTable, AcidTableSerial
 from mutation_api.table.bucket_resolver import BucketIdResolver
 from mutation_api.table.row_type import named_columns, quoted
 
-__all__ = [
-    "BATCH_ROWS_DEFAULT",
-    "KEYS_PER_PASS",
-    "check_view",
-    "key_passes",
-    "read_table",
-    "read_table_by_bucket",
-    "search_buckets",
-    "selected_columns",
-]
-
-
 KEYS_PER_PASS = 1_000_000
 """The number of keys that a task holds at a time. A task with more keys reads its buckets several times."""
 

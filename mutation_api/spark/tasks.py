@@ -59,30 +59,6 @@ from mutation_api.write.writing_order import (
     write_batch,
 )
 
-__all__ = [
-    "CHANGES",
-    "SPLIT_DDL",
-    "TASK",
-    "TASKS_PER_CORE",
-    "WRITER",
-    "ChangeSplitter",
-    "ChangeWriter",
-    "Manifests",
-    "PieceAddresser",
-    "SplitReader",
-    "batches_in",
-    "leave_task",
-    "local_folder",
-    "numbers_for",
-    "read_splits",
-    "snapshot_ddl",
-    "split_numbers",
-    "stream_of",
-    "task_number",
-    "to_tasks",
-]
-
-
 Manifests: TypeAlias = tuple[DeltaManifest, ...]
 """The manifests of the files that tasks wrote."""
 

@@ -63,28 +63,6 @@ from mutation_api.format.hive_type import primitive_of_arrow, spark_type
 from mutation_api.spark.jvm import frame_of_batches, sql_state
 from mutation_api.table.row_type import quoted
 
-__all__ = [
-    "ANSI",
-    "ArrowColumn",
-    "ansi_rules",
-    "check_installed",
-    "class_of",
-    "collected",
-    "computed",
-    "data_type",
-    "frame_of_arrow",
-    "has_read_limits",
-    "in_force",
-    "is_data_exception",
-    "java_versions",
-    "lenient_part",
-    "spark_literal",
-    "try_cast",
-    "unlogged_errors",
-    "users_own",
-]
-
-
 _guard = threading.Lock()
 
 

@@ -25,9 +25,6 @@ from mutation_api.errors import MutationError, RecordValueError, WorkerError
 from mutation_api.spark.jvm import jvm_of_process
 from mutation_api.spark.versions import is_data_exception
 
-__all__ = ["fail_on_yarn", "raised_in_job", "translated_worker_errors", "worker_error_from_text"]
-
-
 logger = logging.getLogger(__name__)
 
 OUR_ERROR = re.compile(

@@ -30,9 +30,6 @@ from requests.adapters import HTTPAdapter
 
 from mutation_api.storage.hadoop_settings import HadoopSettings
 
-__all__ = ["Auth", "AzureSettings", "connected"]
-
-
 _ATTEMPTS_DEFAULT = 8
 _BLOCK_BYTES_DEFAULT = 16 * 2**20
 _LEAST_BLOCK_BYTES, _MOST_BLOCK_BYTES = 16 * 2**10, 100 * 2**20

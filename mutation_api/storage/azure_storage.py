@@ -50,9 +50,6 @@ from mutation_api.storage.object_store import ObjectOutput, ObjectStore, check_u
 from mutation_api.storage.protocol import FileEntry, Staged, os_error
 from mutation_api.storage.tree import side_by_side
 
-__all__ = ["AzureStorage", "connect", "os_errors"]
-
-
 _NO_BLOCKS = ("InvalidBlockList", "InvalidBlockId")
 _BUSY = (429, 503)
 _SIGNATURE = re.compile(r"\bsig=[^&\s'\")]+")

@@ -24,19 +24,6 @@ from mutation_api.storage.local import LocalStorage
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import OutputFile, Staged, Storage
 
-__all__ = [
-    "configure_storage",
-    "copy_file",
-    "hidden_beside",
-    "move_to",
-    "reading_threads",
-    "replacing",
-    "settings",
-    "storage_at",
-    "stream_into",
-    "token_issuers",
-]
-
 
 @dataclass(frozen=True)
 class _Kind:

@@ -55,9 +55,6 @@ from mutation_api.storage.object_store import ObjectOutput, ObjectStore, opened
 from mutation_api.storage.protocol import FileEntry, Staged, os_error
 from mutation_api.storage.tree import side_by_side
 
-__all__ = ["Auth", "GcsSettings", "GcsStorage", "connect", "connected", "os_errors", "patience"]
-
-
 _KINDS: Sequence[tuple[type[Exception] | tuple[type[Exception], ...], type[OSError], int]] = (
     (NotFound, FileNotFoundError, errno.ENOENT),
     (PreconditionFailed, FileExistsError, errno.EEXIST),

@@ -39,26 +39,6 @@ from metastore_client.errors import InvalidConfigurationError
 from metastore_client.hive_site import read_hive_site, shipped_by_spark
 from mutation_api.errors import ConfigurationError
 
-__all__ = [
-    "AUTHENTICATION",
-    "HDFS_KIND",
-    "TICKETS",
-    "VARIABLE",
-    "ClientOfProcess",
-    "HadoopSettings",
-    "active_spark_context",
-    "fresh_ticket_cache",
-    "has_keytab",
-    "hdfs_tokens",
-    "last_seconds",
-    "log_in_as_spark",
-    "private_file",
-    "settings_of_spark",
-    "use_keytab",
-    "use_tokens",
-]
-
-
 AUTHENTICATION = "hadoop.security.authentication"
 
 _SPARK_PREFIX = "spark.hadoop."

@@ -33,9 +33,6 @@ from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.storage.hdfs_login import log_in, what_to_do
 from mutation_api.storage.location import Location
 
-__all__ = ["Patience", "PatientClient", "is_passing", "may_be_data_nodes", "os_errors", "url_of"]
-
-
 _RPC_ERROR = re.compile(r"RPCError\(\"(?P<name>[\w.$]+)\", \"(?P<text>.*)", re.DOTALL)
 _LOGIN_ERROR = re.compile(r"(GSSAPIError\(.*?, \"(?P<text>.*)\"\)|NoSASLMechanism)$", re.DOTALL)
 _END_OF_FIRST_LINE = re.compile(r"\\n|\n")

@@ -25,8 +25,6 @@ from dataclasses import dataclass
 from metastore_client.delegation_token import DelegationToken, fields, read_delimited, texts
 from mutation_api.storage.hadoop_settings import AUTHENTICATION, VARIABLE, HadoopSettings, hdfs_tokens
 
-__all__ = ["log_in", "what_to_do"]
-
 _ASK_SECONDS = 2.0
 _MARGIN_MILLIS = 60_000
 """The client ignores a token that expires sooner than this."""

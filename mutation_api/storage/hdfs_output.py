@@ -17,8 +17,6 @@ from mutation_api.storage.hdfs_client import may_be_data_nodes, os_errors
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Staged
 
-__all__ = ["HdfsOutput", "WritableHdfs"]
-
 _OUTPUT_BUFFER_BYTES = 1024 * 1024
 _PIPELINES = 20
 """Maximum number of times that a file is started again if its first block could not be written."""

@@ -37,8 +37,6 @@ from mutation_api.storage.location import Location
 from mutation_api.storage.object_store import SizedInput
 from mutation_api.storage.protocol import FileEntry, Staged, os_error
 
-__all__ = ["HdfsInput", "HdfsStorage", "connect"]
-
 
 class HdfsInput(SizedInput):
     """A file over the client's reader, which panics when read past the end."""

@@ -21,9 +21,6 @@ import pyarrow as pa
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry, Staged, os_error
 
-__all__ = ["LocalStorage", "without_links"]
-
-
 _OUTPUT_BUFFER_BYTES = 256 * 1024
 _NO_HARD_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
 _SCHEME = "file"

@@ -27,17 +27,6 @@ import pyarrow as pa
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Staged, os_error
 
-__all__ = [
-    "TAIL_BYTES",
-    "ObjectOutput",
-    "ObjectStore",
-    "RangeReader",
-    "SizedInput",
-    "check_uploaded_to",
-    "nothing",
-    "opened",
-]
-
 
 class SizedInput(io.RawIOBase, abc.ABC):
     """A readable file whose bytes a subclass fetches. It never requests bytes outside the file.

@@ -23,8 +23,6 @@ import pyarrow as pa
 from mutation_api.errors import ReadError
 from mutation_api.storage.location import Location
 
-__all__ = ["FileEntry", "OutputFile", "Staged", "Storage", "is_fault_of_machine", "os_error"]
-
 
 @dataclass(frozen=True, slots=True)
 class FileEntry:

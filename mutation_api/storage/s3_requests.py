@@ -33,19 +33,6 @@ from mutation_api.storage.hadoop_settings import ClientOfProcess
 from mutation_api.storage.location import Location
 from mutation_api.storage.s3_settings import S3Settings
 
-__all__ = [
-    "BrokenAnswerError",
-    "ConflictError",
-    "ExpiredKeysError",
-    "OutOfRangeError",
-    "Repeating",
-    "S3Requests",
-    "UnknownConditionError",
-    "of_code",
-    "os_errors",
-]
-
-
 FIRST_PAUSE_SECONDS = 0.1
 LONGEST_PAUSE_SECONDS = 16.0
 _PASSING_STATUS = (408, 429, 500, 502, 503, 504)

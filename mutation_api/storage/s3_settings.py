@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 
 from mutation_api.storage.hadoop_settings import HadoopSettings
 
-__all__ = ["S3Settings"]
-
 _PREFIX = "fs.s3a."
 _PART_BYTES_DEFAULT = 16 * 2**20
 _SMALLEST_PART_BYTES = 5 * 2**20

@@ -45,8 +45,6 @@ from mutation_api.storage.s3_requests import (
 from mutation_api.storage.s3_settings import S3Settings
 from mutation_api.storage.tree import side_by_side
 
-__all__ = ["S3Storage", "connect"]
-
 _KEYS_OF_A_DELETE = 1000
 _MOST_PARTS = 10_000
 _EMR_MARKER = "_$folder$"

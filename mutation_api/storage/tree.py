@@ -24,19 +24,6 @@ from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry, Storage, os_error
 
-__all__ = [
-    "BACKGROUND_BYTES",
-    "Background",
-    "Directories",
-    "FlatStorage",
-    "KnowsPermissions",
-    "ListedTree",
-    "directories_below",
-    "refused",
-    "side_by_side",
-]
-
-
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 

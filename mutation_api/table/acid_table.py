@@ -29,24 +29,6 @@ from mutation_api.format.event import MAX_BUCKETS
 from mutation_api.format.layout import AcidVersion
 from mutation_api.storage.location import Location
 
-__all__ = [
-    "BATCH_ROWS_DEFAULT",
-    "COMPRESSIONS",
-    "NO_BLOOM_FILTERS",
-    "SORT_MEMORY_BYTES_DEFAULT",
-    "SORT_MEMORY_BYTES_MAX",
-    "STRIPE_BYTES_DEFAULT",
-    "ZLIB",
-    "AcidColumn",
-    "AcidTable",
-    "AcidTableSerializer",
-    "BloomFilters",
-    "CheckConstraint",
-    "SnapshotView",
-    "TableRole",
-    "WriterOptions",
-]
-
 
 class TableRole(enum.Enum):
     """The role of a table in a transaction: what the transaction may do with it."""

@@ -33,8 +33,6 @@ from mutation_api.format.hive_type import HiveType, parse_hive_type
 from mutation_api.format.layout import AcidVersion, FileCalendar
 from mutation_api.table.acid_table import AcidTable
 
-__all__ = ["BucketIdResolver", "BucketedTable", "NamedType", "Placement", "tells_bucket"]
-
 
 class NamedType(Protocol):
     """A column: its name in lower case and its Hive type."""

@@ -23,9 +23,6 @@ from mutation_api.format.hive_type import HiveType
 from mutation_api.format.json_values import JsonMisfitError, decode_json, from_json
 from mutation_api.format.text_values import BinaryEncoding, values_of_texts
 
-__all__ = ["BATCH_LINES", "BucketHash", "column_from_json", "hash_json_lines"]
-
-
 _FRACTION = r"(?P<time>:\d\d:\d\d)\.(?P<digits>\d{1,9})$"
 
 

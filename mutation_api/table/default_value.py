@@ -21,8 +21,6 @@ from mutation_api.table.hive_sql import parsed_sql
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Tree
 
-__all__ = ["default_value"]
-
 _CASTS = ("Cast", "TryCast")
 _NUMBERS = (TypeFamily.DECIMAL, TypeFamily.FLOAT, TypeFamily.INTEGER)
 _WHOLE = re.compile(r"-?[0-9]+")

@@ -30,21 +30,6 @@ from mutation_api.table.expression_parts import (
     with_typed_sets,
 )
 
-__all__ = [
-    "Path",
-    "bindable",
-    "char_paths",
-    "check_no_padded_texts",
-    "checked_expression",
-    "columns_read",
-    "evaluate",
-    "evaluate_each",
-    "is_too_narrow",
-    "named_column",
-    "paths_read",
-    "result_type",
-]
-
 _BY_NUMBER = "non-name field_refs"
 """The message of Arrow if it cannot pickle a reference to a column by its number."""
 _TOO_NARROW = ("Precision is not great enough", "Decimal precision out of range")

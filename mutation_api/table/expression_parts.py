@@ -20,24 +20,6 @@ from typing import Any, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
-__all__ = [
-    "COMPARISONS",
-    "EQUAL",
-    "Path",
-    "Required",
-    "columns_of",
-    "exact_values",
-    "expression_text",
-    "fields_of",
-    "folded",
-    "has_fatal_literal",
-    "named_paths",
-    "required",
-    "with_small_integers",
-    "with_typed_sets",
-]
-
-
 T = TypeVar("T")
 Path = tuple[str, ...]
 """The name of a column, or, for a field of a struct column, both names."""

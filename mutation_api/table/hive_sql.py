@@ -48,8 +48,6 @@ if TYPE_CHECKING:
 
 sqlglot = lazy_loader.load("sqlglot", suppress_warning=True)
 
-__all__ = ["RULES", "HiveCondition", "Translation", "check_is", "hive_condition", "parsed_sql"]
-
 _INT, _BIGINT = pa.int32(), pa.int64()
 _DIGITS = 38
 """The maximum number of digits of Hive's decimals."""

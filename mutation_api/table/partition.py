@@ -18,9 +18,7 @@ import pyarrow.compute as pc
 from metastore_client.partition_name import (
     DEFAULT_PARTITION_NAME,
     MAX_PARTITION_NAME_LENGTH,
-    escape_path_name,
     make_partition_name,
-    unescape_path_name,
 )
 from metastore_client.partition_name import parse_partition_name as _parse_pairs
 from mutation_api.errors import PartitionCreationError, RecordLayoutError, RecordValueError, listed
@@ -28,26 +26,6 @@ from mutation_api.format.conversion import convert_to_column
 from mutation_api.format.hive_type import HiveType, MisfitError, arrow_type, parse_hive_type
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition_value import stored_partition_value, texts_of_values
-
-__all__ = [
-    "DEFAULT_PARTITION_NAME",
-    "MAX_PARTITION_NAME_LENGTH",
-    "MAX_PARTITION_VALUE_LENGTH",
-    "as_partition_stores",
-    "canonical_partition_name",
-    "check_may_create",
-    "escape_path_name",
-    "existing_name",
-    "null_text_of",
-    "parse_partition_name",
-    "partition_name",
-    "partition_names",
-    "partition_scalars",
-    "partition_texts",
-    "partition_type",
-    "unescape_path_name",
-]
-
 
 MAX_PARTITION_VALUE_LENGTH = 256
 """The width, in characters, of the column for one value in the metastore's database (PART_KEY_VAL)."""

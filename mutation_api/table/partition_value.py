@@ -19,8 +19,6 @@ from mutation_api.format.conversion import convert_to_column
 from mutation_api.format.hive_type import INTEGER_BITS, HiveType, TypeFamily, parse_hive_type
 from mutation_api.format.number_text import exact_decimal, texts_of_decimals
 
-__all__ = ["partition_value", "stored_partition_value", "texts_of_values"]
-
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 _FLOAT = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|NaN|[+-]?Infinity")
 _INT = parse_hive_type("int")

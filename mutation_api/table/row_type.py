@@ -17,17 +17,6 @@ from mutation_api.format.hive_type import HiveType, arrow_type, parse_hive_type
 from mutation_api.format.plain_array import repeated
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
-__all__ = [
-    "checked_assignments",
-    "checked_names",
-    "named_columns",
-    "named_data_columns",
-    "parse_columns",
-    "parse_types",
-    "quoted",
-    "row_type",
-]
-
 
 def row_type(columns: Sequence[AcidColumn]) -> pa.StructType:
     """Return the Arrow struct of the ``row`` field of an ACID file: the data columns in table order.

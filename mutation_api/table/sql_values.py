@@ -18,33 +18,6 @@ from mutation_api.format.hive_type import DECIMALS_OF_INTEGERS
 if TYPE_CHECKING:
     from sqlglot.expressions import Expr as Tree
 
-__all__ = [
-    "COMPARISONS",
-    "NotTranslatedError",
-    "Value",
-    "as_decimal",
-    "as_double",
-    "as_type",
-    "boolean",
-    "check_arithmetic",
-    "check_divisor",
-    "common_decimal",
-    "comparison",
-    "constant",
-    "digits_of",
-    "double_comparison",
-    "exact_comparison",
-    "fits",
-    "is_exact",
-    "is_kept",
-    "null",
-    "number",
-    "plain_value",
-    "refused",
-    "written_date",
-    "written_timestamp",
-]
-
 _INT, _BIGINT = pa.int32(), pa.int64()
 _FINE = pa.timestamp("ns")
 _MOST_DIGITS = 38

@@ -25,8 +25,6 @@ from mutation_api.errors import (
 )
 from mutation_api.transaction.clock import Clock, SystemClock
 
-__all__ = ["LOST_RACES", "Attempts", "check_function"]
-
 LOST_RACES = (TransactionAbortedError, LockNotAcquiredError, LockLostError)
 """The errors after which the same work may run again. WriteConflictError is a TransactionAbortedError."""
 

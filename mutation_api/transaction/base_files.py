@@ -67,9 +67,6 @@ from mutation_api.table.row_type import row_type
 from mutation_api.transaction.manifest import TableOutput, staging_directory
 from mutation_api.transaction.staging import children_of
 
-__all__ = ["complete_base", "record_row_counts", "refuse_old_events", "take_back_row_counts"]
-
-
 _DOUBLING_FILES = 2
 """The number of base files from which the rows of the other buckets are read more than once."""
 

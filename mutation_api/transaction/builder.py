@@ -18,8 +18,6 @@ from mutation_api.transaction.listener import LockFailureListener
 from mutation_api.transaction.lock import WriteLock
 from mutation_api.transaction.mutator_client import ClientOptions, MutatorClient
 
-__all__ = ["LOCK_TIMEOUT_SECONDS_DEFAULT", "MetastoreTarget", "MutatorClientBuilder", "opener_of", "user_of"]
-
 LOCK_TIMEOUT_SECONDS_DEFAULT = 600.0
 
 MetastoreTarget = MetastoreClient | MetastoreConfig | str | Mapping[str, str] | Path | None

@@ -33,24 +33,6 @@ from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.lock import LockedTable, WriteLock
 from mutation_api.transaction.preconditions import check_mutable, marks_of_replica
 
-__all__ = [
-    "HOW_TO_FIND_DATABASES",
-    "MAX_LOCKED_SINK_PARTITIONS",
-    "Catalog",
-    "OpenTable",
-    "TableSpec",
-    "database_and_table",
-    "has_database",
-    "merge_specs",
-    "normal_full_name",
-    "primary_key",
-    "probed_partitions",
-    "split_full_name",
-    "table_names",
-    "table_not_found",
-]
-
-
 HOW_TO_FIND_DATABASES = "SHOW DATABASES in Hive lists them, CREATE DATABASE creates one"
 HOW_TO_CREATE_TABLES = "hive.create_table(…) or hive-mutate create-table"
 SIMILAR_NAMES = 5

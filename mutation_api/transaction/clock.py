@@ -10,9 +10,6 @@ import threading
 import time
 from typing import Protocol
 
-__all__ = ["FRESH_SECONDS", "TELL_AFTER_SECONDS", "WAIT_LOG", "Clock", "SystemClock"]
-
-
 FRESH_SECONDS = 1.0
 """Time for which answers of the metastore about a table or transaction are reused."""
 

@@ -40,17 +40,6 @@ from mutation_api.errors import ClientError, CommitOutcomeUnknownError, Transact
 from mutation_api.transaction.clock import Clock
 from mutation_api.transaction.listener import client_error
 
-__all__ = [
-    "COMMIT_RETRY_SECONDS",
-    "Outcome",
-    "abort_later",
-    "close_after_aborts",
-    "commit_and_find_out",
-    "refused_commit",
-    "unknown_outcome",
-]
-
-
 COMMIT_RETRY_SECONDS = 60.0
 """Time to repeat a commit whose response was lost. A metastore can restart in that time."""
 

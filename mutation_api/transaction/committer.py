@@ -52,8 +52,6 @@ from mutation_api.transaction.manifest import TableOutput
 from mutation_api.transaction.manifest_checks import check_manifests, check_staged
 from mutation_api.transaction.staging import list_staged, remove_staging
 
-__all__ = ["DML_EVENTS", "Committer", "PartitionSource", "PublishedTable", "wants_notifications"]
-
 DML_EVENTS = "hive.metastore.dml.events"
 V1_MARK = bytes(4)
 """Content of the mark that Hive 2.3 writes next to the deltas of a partition: version 0, as four bytes."""

@@ -23,16 +23,6 @@ from mutation_api.table.partition import canonical_partition_name, parse_partiti
 from mutation_api.transaction.preconditions import bloom_filters_of, bucketing_version_of, compression_of
 from mutation_api.transaction.staging import PROBE_PREFIX
 
-__all__ = [
-    "POSITIONAL_EVOLUTION",
-    "check_location",
-    "check_partition_directories",
-    "describe",
-    "with_constraints",
-    "with_partition_names",
-    "with_partitions",
-]
-
 POSITIONAL_EVOLUTION = "orc.force.positional.evolution"
 """Setting, and table property: the columns of files match the table's by position, not by name."""
 

@@ -15,8 +15,6 @@ from mutation_api.transaction.heartbeat import Heartbeat
 from mutation_api.transaction.lock import Lock
 from mutation_api.transaction.mutator_client import TXN_TIMEOUT, TXN_TIMEOUT_DEFAULT, marks_of
 
-__all__ = ["open_transaction", "under_exclusive_lock"]
-
 _log = logging.getLogger(__name__)
 
 

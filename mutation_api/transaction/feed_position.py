@@ -15,23 +15,6 @@ from mutation_api.errors import ConfigurationError, DirectoryStateError, listed
 from mutation_api.table.acid_table import SnapshotView
 from mutation_api.transaction.past_snapshot import check_as_of, check_history, ids_of_point
 
-__all__ = [
-    "BEGINNING",
-    "NOW",
-    "Since",
-    "changes_position",
-    "check_complete",
-    "check_order",
-    "committed_ids",
-    "ids_between",
-    "ids_seen",
-    "joined_positions",
-    "parsed_position",
-    "position_text",
-    "positions_of_tables",
-    "unseen_id",
-]
-
 BEGINNING, NOW = "beginning", "now"
 
 Since = str | datetime.datetime

@@ -31,8 +31,6 @@ from metastore_client.errors import MetastoreError
 from mutation_api.errors import ClientError, LockLostError, TransactionAbortedError
 from mutation_api.transaction.clock import FRESH_SECONDS, Clock
 
-__all__ = ["BEATS_PER_TIMEOUT", "LOST_AFTER_FRACTION", "Heartbeat"]
-
 BEATS_PER_TIMEOUT = 3
 """The number of heartbeats per timeout. Hive sends two per timeout. Its Mutation API sends 1.33, so a single
 lost heartbeat kills the job."""

@@ -31,8 +31,6 @@ from mutation_api.transaction.heartbeat import Heartbeat
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.snapshot import ClientSession, NotPickled, Snapshot
 
-__all__ = ["Hold", "HoldTime", "Holds", "hold_seconds", "open_holds"]
-
 _HOLDS = " holds "
 _HOST_LENGTH = 120
 

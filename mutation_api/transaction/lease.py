@@ -59,8 +59,6 @@ from mutation_api.transaction.listener import client_error
 from mutation_api.transaction.lock import Lock, Marks
 from mutation_api.transaction.machine_queue import Place, queue_up
 
-__all__ = ["Lease", "LeaseSettings"]
-
 LOCK_REQUESTS = 2
 """Number of transactions to try if the connection breaks during the lock request. Each makes one request."""
 

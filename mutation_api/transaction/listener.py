@@ -28,8 +28,6 @@ from mutation_api.errors import (
 )
 from mutation_api.transaction.clock import Clock
 
-__all__ = ["LockFailureListener", "Phases", "SaidByTheNextStep", "client_error", "metastore_errors_as_ours"]
-
 
 class LockFailureListener(Protocol):
     """The user's callback, called once per transaction from the heartbeat's thread as soon as a loss is

@@ -35,17 +35,6 @@ from mutation_api.transaction.clock import TELL_AFTER_SECONDS, WAIT_LOG, Clock
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.machine_queue import few_at_once
 
-__all__ = [
-    "Lock",
-    "LockedTable",
-    "Marks",
-    "Pace",
-    "WriteLock",
-    "lock_components",
-    "locks_of_others",
-    "rebalance_lock",
-]
-
 MIN_ASK_SECONDS = 0.02
 """Pause before a transaction that is first in line requests its lock. A request keeps the server busy for 5
 to 20 ms, during which it grants no other lock."""

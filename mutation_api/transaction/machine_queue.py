@@ -37,8 +37,6 @@ from pathlib import Path
 from metastore_client.client import MetastoreClient
 from mutation_api.transaction.clock import TELL_AFTER_SECONDS, WAIT_LOG, Clock
 
-__all__ = ["AT_ONCE", "STILL_SECONDS", "Place", "few_at_once", "in_turn", "queue_up"]
-
 AT_ONCE = 8
 """Number of a table's writers that work at the same time, if they do not exclude each other. If there are
 more, they wait for each other in the metastore's database (Hive 4.1 on Derby: a hundred for 20 s at a time).

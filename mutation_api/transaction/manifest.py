@@ -28,21 +28,6 @@ from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Staged
 from mutation_api.table.acid_table import AcidTable
 
-__all__ = [
-    "STAGING_PREFIX",
-    "DeltaManifest",
-    "FileKind",
-    "Replacement",
-    "TableOutput",
-    "attempt_mark",
-    "delta_names",
-    "delta_names_pattern",
-    "parse_attempt_mark",
-    "relative_path",
-    "staging_directory",
-]
-
-
 STAGING_PREFIX = "_mutation_"
 """Prefix of staging directories; the underscore hides them from every Hive reader."""
 

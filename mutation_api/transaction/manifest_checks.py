@@ -19,14 +19,6 @@ from mutation_api.storage.protocol import Staged
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.transaction.manifest import DeltaManifest, FileKind, parse_attempt_mark, relative_path
 
-__all__ = [
-    "StagedFile",
-    "StagedOutput",
-    "check_manifests",
-    "check_staged",
-    "relative_final_path",
-]
-
 
 @dataclass(frozen=True)
 class StagedFile:

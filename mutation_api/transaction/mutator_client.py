@@ -36,8 +36,6 @@ from mutation_api.transaction.snapshot import ClientSession, ClosedAtEnd, NotPic
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.transaction.transaction_state import TransactionState
 
-__all__ = ["AGENT_NAME", "ClientOptions", "MutatorClient", "ask_settings", "marks_of"]
-
 AGENT_NAME = "hive-mutation-api"
 """Part of the agent information of this library's transactions and locks."""
 

@@ -38,17 +38,6 @@ from mutation_api.storage.tree import side_by_side
 from mutation_api.table.acid_table import AcidTable, SnapshotView
 from mutation_api.transaction.snapshot import ClosedAtEnd, Snapshot
 
-__all__ = [
-    "AsOf",
-    "PastSnapshot",
-    "TimedDirectory",
-    "UnknownTime",
-    "check_as_of",
-    "check_history",
-    "ids_at",
-    "ids_of_point",
-]
-
 
 @dataclass(frozen=True)
 class TimedDirectory:

@@ -25,27 +25,6 @@ from mutation_api.format.layout import TRANSACTIONAL_PROPERTIES, AcidVersion
 from mutation_api.format.plain_array import repeated
 from mutation_api.table.acid_table import BloomFilters, TableRole
 
-__all__ = [
-    "ENDPOINT",
-    "FAILBACK_BEGUN",
-    "FAILBACK_ENDED",
-    "LAST_EVENT",
-    "READ_ONLY",
-    "SOURCE_FOR",
-    "TAKEN_OVER",
-    "TARGET_FOR",
-    "bloom_filters_of",
-    "bucketing_version_of",
-    "check_mutable",
-    "compression_of",
-    "has_taken_over",
-    "is_becoming_target",
-    "is_target",
-    "marks_of_replica",
-    "why_not_writable",
-]
-
-
 SOURCE_FOR = "repl.source.for"
 """Set if the database is dumped; contains the names of the policies. The change manager keeps its removed
 files."""

@@ -37,9 +37,6 @@ from mutation_api.transaction.listener import LockFailureListener, metastore_err
 from mutation_api.transaction.lock import lock_components, rebalance_lock
 from mutation_api.transaction.machine_queue import in_turn
 
-__all__ = ["ClientSession", "ClosedAtEnd", "NotPickled", "OfOneProcess", "Snapshot", "call_quietly"]
-
-
 _log = logging.getLogger(__name__)
 
 

@@ -29,16 +29,6 @@ from mutation_api.transaction.manifest import (
 )
 from mutation_api.transaction.manifest_checks import StagedFile, StagedOutput
 
-__all__ = [
-    "PROBE_PREFIX",
-    "Abandoned",
-    "children_of",
-    "find_abandoned",
-    "list_staged",
-    "remove_abandoned",
-    "remove_staging",
-]
-
 PROBE_PREFIX = f"{STAGING_PREFIX}probe_"
 """Prefix of short-lived empty files that probe whether a table's directory can be written."""
 

@@ -51,8 +51,6 @@ from mutation_api.transaction.transaction_state import (
 )
 from mutation_api.transaction.written_tables import PartitionCreator, WrittenTables
 
-__all__ = ["Transaction"]
-
 _log = logging.getLogger(__name__)
 
 

@@ -19,17 +19,6 @@ from types import MappingProxyType
 from mutation_api.errors import TransactionStateError
 from mutation_api.transaction.manifest import DeltaManifest, FileKind
 
-__all__ = [
-    "Step",
-    "StepSummary",
-    "TableSummary",
-    "TransactionState",
-    "TransactionSummary",
-    "ended_meanwhile",
-    "next_state",
-    "require",
-]
-
 
 class TransactionState(enum.Enum):
     """The state of a transaction."""

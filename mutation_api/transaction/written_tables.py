@@ -34,8 +34,6 @@ from mutation_api.transaction.lease import Lease
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.manifest import DeltaManifest, Replacement, TableOutput
 
-__all__ = ["PartitionCreator", "WrittenTables"]
-
 
 @dataclass(frozen=True)
 class _Replaced:

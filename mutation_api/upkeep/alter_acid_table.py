@@ -52,8 +52,6 @@ from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.preconditions import check_mutable
 from mutation_api.upkeep.create_acid_table import columns_of, columns_to_store
 
-__all__ = ["AlteredTable", "SchemaMode", "added_columns", "alter_acid_table", "check_mode", "is_wider"]
-
 SchemaMode = Literal["exact", "add"]
 """The treatment of columns that the data has and the table lacks: refuse them, or add them to the table."""
 

@@ -29,18 +29,6 @@ from mutation_api.upkeep.delta_sizes import DeltaSizes, delta_sizes
 from mutation_api.upkeep.doctor import compactor_trouble
 from mutation_api.upkeep.watermark_table import read_by_all
 
-__all__ = [
-    "DELTA_ROWS_DEFAULT",
-    "ENGINES",
-    "KINDS",
-    "WAIT_SECONDS_DEFAULT",
-    "CompactReport",
-    "CompactedPartition",
-    "CompactionThreshold",
-    "compact_table",
-    "read_sizes",
-]
-
 KINDS = ("minor", "major", "rebalance")
 ENGINES = ("hive", "local")
 DELTA_ROWS_DEFAULT = 100_000

@@ -41,18 +41,6 @@ from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import OutputFile, Staged
 from mutation_api.table.acid_table import NO_BLOOM_FILTERS, AcidTable, WriterOptions
 
-__all__ = [
-    "BATCH_ROWS",
-    "FORMS",
-    "CompactedFile",
-    "FilePlan",
-    "check_compacted",
-    "check_equal",
-    "check_row_ids",
-    "write_batches",
-    "write_compacted",
-]
-
 BATCH_ROWS = 1 << 16
 """The largest number of rows that are read at once."""
 FORMS = (TimestampForm.MICROSECONDS, TimestampForm.TEXT)

@@ -10,8 +10,6 @@ from mutation_api.errors import ConfigurationError
 from mutation_api.format.event import MAX_BUCKETS
 from mutation_api.table.acid_table import WriterOptions
 
-__all__ = ["CompactedDirectory", "CompactionSettings"]
-
 
 @dataclass(frozen=True)
 class CompactionSettings:

@@ -18,18 +18,6 @@ from mutation_api.storage.location import Location
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.transaction.snapshot import Snapshot
 
-__all__ = [
-    "NO_AUTO_COMPACTION",
-    "check_initiator",
-    "check_unqueued",
-    "compactable_view",
-    "files_read",
-    "has_no_auto_compaction",
-    "partition_location",
-    "queued_state",
-    "splits_by_bucket",
-]
-
 _INITIATOR = "hive.compactor.initiator.on"
 NO_AUTO_COMPACTION = "no_auto_compaction"
 """The table property that keeps the server's initiator from a table."""

@@ -49,14 +49,6 @@ from mutation_api.upkeep.partition_compaction import (
 from mutation_api.upkeep.rebalance import parse_order_by
 from mutation_api.upkeep.unqueued_compaction import compact_unqueued
 
-__all__ = [
-    "LOCAL_KINDS",
-    "THREADS_DEFAULT",
-    "compact_next",
-    "compact_partition",
-    "compact_partitions",
-]
-
 _log = logging.getLogger(__name__)
 
 THREADS_DEFAULT = 2

@@ -30,15 +30,6 @@ from mutation_api.transaction.exclusive_lock import under_exclusive_lock
 from mutation_api.transaction.listener import client_error, metastore_errors_as_ours
 from mutation_api.transaction.preconditions import check_mutable
 
-__all__ = [
-    "UPDATE_PROPERTIES",
-    "columns_of",
-    "columns_to_store",
-    "create_acid_table",
-    "drop_acid_table",
-    "split_partition_columns",
-]
-
 UPDATE_PROPERTIES = "hive.mutation.update."
 """The beginning of the table properties that incremental update sets."""
 

@@ -13,8 +13,6 @@ from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.tree import Directories, directories_below, side_by_side
 
-__all__ = ["DeltaSizes", "FileSizes", "delta_sizes"]
-
 
 @dataclass(frozen=True)
 class FileSizes:

@@ -37,15 +37,6 @@ from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.preconditions import check_mutable
 from mutation_api.upkeep.compaction_view import NO_AUTO_COMPACTION, has_no_auto_compaction
 
-__all__ = [
-    "DoctorReport",
-    "TableReport",
-    "compaction_notes",
-    "compactor_trouble",
-    "constraint_text",
-    "doctor",
-]
-
 SETTINGS = (
     "hive.txn.manager",
     "hive.support.concurrency",

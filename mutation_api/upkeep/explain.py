@@ -27,8 +27,6 @@ from mutation_api.upkeep.transaction_files import (
     transactions_of_write_ids,
 )
 
-__all__ = ["HeldUp", "TransactionExplanation", "TransactionTable", "explain_transaction"]
-
 OPEN, ABORTED, OVER, UNKNOWN = "open", "aborted", "over", "unknown"
 """States; OVER: committed, or aborted so long ago that the metastore has forgotten it."""
 

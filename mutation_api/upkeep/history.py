@@ -44,17 +44,6 @@ from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.upkeep.transaction_files import current_ids, transactions_of_write_ids
 from mutation_api.upkeep.verify.finding import IdState, state_of
 
-__all__ = [
-    "DirectoryFacts",
-    "EventCounts",
-    "HistoryEntry",
-    "PartitionEvents",
-    "RewrittenDirectory",
-    "TableHistory",
-    "partition_events",
-    "table_history",
-]
-
 
 @dataclass(frozen=True)
 class EventCounts:

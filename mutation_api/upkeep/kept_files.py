@@ -31,19 +31,6 @@ from mutation_api.transaction.staging import Abandoned, children_of
 from mutation_api.upkeep.partition_compaction import PartitionCompaction
 from mutation_api.upkeep.transaction_files import files_below
 
-__all__ = [
-    "KeptFiles",
-    "check_can_keep",
-    "find_kept",
-    "find_removable",
-    "is_of_kept_files",
-    "keep_files",
-    "kept_directory_of",
-    "remove_expired",
-    "remove_kept",
-    "removed_after_errors",
-]
-
 _log = logging.getLogger(__name__)
 
 _NAME = re.compile(re.escape(STAGING_PREFIX) + r"kept_(\d+)")

@@ -54,8 +54,6 @@ from mutation_api.upkeep.compaction_terms import CompactionSettings
 from mutation_api.upkeep.compaction_view import files_read, splits_by_bucket
 from mutation_api.upkeep.rebalance import RebalancedRows, check_rebalanced, parse_sort_by, write_rebalanced
 
-__all__ = ["COMPACTED_KINDS", "PartitionCompaction"]
-
 _log = logging.getLogger(__name__)
 
 _COMPACTED_MARK = b'{"thisFileVersion":"0","dataFormat":"compacted"}'

@@ -48,15 +48,6 @@ from mutation_api.upkeep.compacted_files import (
     write_batches,
 )
 
-__all__ = [
-    "RebalancedRows",
-    "SortKey",
-    "check_rebalanced",
-    "parse_order_by",
-    "parse_sort_by",
-    "write_rebalanced",
-]
-
 _RANK = "rank"
 _KEY = re.compile(r"`?(\w+)`?(?:\s+(asc|desc))?(?:\s+nulls\s+(?:first|last))?", re.IGNORECASE)
 

@@ -23,15 +23,6 @@ from mutation_api.transaction.catalog import database_and_table, table_not_found
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.preconditions import check_mutable
 
-__all__ = [
-    "ReplicatedTable",
-    "ReplicationReport",
-    "ReplicationRole",
-    "ReplicationRule",
-    "hidden_rows",
-    "replication_of",
-]
-
 LISTENER = "DbNotificationListener"
 LISTENERS = "hive.metastore.transactional.event.listeners"
 DML_EVENTS = "hive.metastore.dml.events"

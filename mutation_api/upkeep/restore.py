@@ -42,8 +42,6 @@ from mutation_api.upkeep.compaction_view import check_unqueued, files_read, part
 from mutation_api.upkeep.kept_files import KeptFiles, find_kept
 from mutation_api.upkeep.transaction_files import current_ids, files_below
 
-__all__ = ["RESTORE_WAIT_SECONDS_DEFAULT", "RestoredPartition", "restore_table"]
-
 _log = logging.getLogger(__name__)
 
 RESTORE_WAIT_SECONDS_DEFAULT = 60.0

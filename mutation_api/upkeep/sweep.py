@@ -25,9 +25,6 @@ from mutation_api.transaction.staging import Abandoned, find_abandoned, remove_a
 from mutation_api.upkeep.kept_files import find_removable, is_of_kept_files, remove_kept
 from mutation_api.upkeep.transaction_files import files_below
 
-__all__ = ["SweptSize", "SweptTable", "abort_transactions", "sweep"]
-
-
 _log = logging.getLogger(__name__)
 
 

@@ -30,17 +30,6 @@ from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.transaction.manifest import STAGING_PREFIX
 from mutation_api.upkeep.verify.finding import KnownIds
 
-__all__ = [
-    "RECENT_TXNS_DEFAULT",
-    "TransactionDirectory",
-    "current_ids",
-    "files_below",
-    "hidden_ids",
-    "known_transactions",
-    "transaction_directories",
-    "transactions_of_write_ids",
-]
-
 
 @dataclass(frozen=True)
 class TransactionDirectory:

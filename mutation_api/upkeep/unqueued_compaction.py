@@ -58,8 +58,6 @@ from mutation_api.upkeep.kept_files import (
 )
 from mutation_api.upkeep.partition_compaction import PartitionCompaction
 
-__all__ = ["compact_unqueued"]
-
 _log = logging.getLogger(__name__)
 
 _POLL_SECONDS = 0.5

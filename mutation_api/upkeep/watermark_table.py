@@ -25,20 +25,6 @@ from mutation_api.transaction.feed_position import NOW, parsed_position
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.upkeep.create_acid_table import create_acid_table
 
-__all__ = [
-    "CONSUMER_PREFIX",
-    "TABLE_NAME",
-    "WATERMARK_COLUMNS",
-    "WATERMARK_KEY",
-    "check_watermark_columns",
-    "consumer_positions",
-    "ensure_watermark_table",
-    "read_by_all",
-    "read_by_consumers",
-    "watermark_table_beside",
-    "watermark_table_exists",
-]
-
 CONSUMER_PREFIX = "consumer:"
 """The prefix of a consumer's name in the column source_id."""
 

@@ -23,23 +23,6 @@ from mutation_api.format.event import ADDED_OPERATION, Operation
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.write.classify import ChangeClassifier
 
-__all__ = [
-    "ADDRESS_COLUMNS",
-    "BUCKET",
-    "BUCKET_PROPERTY",
-    "PARTITION",
-    "ROW_NUMBER",
-    "TXN",
-    "UNKNOWN_ROWS_SHOWN",
-    "ChangeAddresser",
-    "ChangeFields",
-    "UnknownRow",
-    "numbers_of_partitions",
-    "unknown_rows_error",
-    "with_names_once",
-]
-
-
 PARTITION = "__partition"
 BUCKET = "__bucket"
 TXN = "__txn"

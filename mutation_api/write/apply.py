@@ -55,8 +55,6 @@ from mutation_api.write.writing_order import (
     writing,
 )
 
-__all__ = ["ReplacedRows", "SortedChanges", "apply_arrow", "write_change_set"]
-
 
 class SortedChanges:
     """Takes addressed changes in any order, from any thread, and sorts them.

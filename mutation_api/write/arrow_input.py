@@ -30,17 +30,6 @@ from mutation_api.read.snapshot_reader import full_row_id_type
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.write.writing_order import ADDRESSED_ROWS_MAX, joined_batches
 
-__all__ = [
-    "BATCH_PART",
-    "arrow_reader",
-    "changes_reader",
-    "check_dicts",
-    "looked_ahead",
-    "sized",
-    "unknown_types",
-]
-
-
 BATCH_PART = 32
 """The fraction of the memory for batches that are being addressed, and copies of them, is 1/BATCH_PART."""
 

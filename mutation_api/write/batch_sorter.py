@@ -22,8 +22,6 @@ from numpy.typing import NDArray
 
 from mutation_api.errors import DeltaWriteError
 
-__all__ = ["BatchSorter", "KeyParts", "SortKey", "give_back"]
-
 
 def give_back() -> None:
     """Make Arrow's allocator and the C library return their free memory to the system.

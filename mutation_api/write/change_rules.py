@@ -58,17 +58,6 @@ from mutation_api.format.event import (
 )
 from mutation_api.table.acid_table import AcidTable
 
-__all__ = [
-    "OPERATION_NAMES",
-    "Changes",
-    "check_attached_buckets",
-    "check_bucket_of_group",
-    "check_buckets_kept",
-    "check_operations",
-    "check_partitions_kept",
-    "check_row_ids",
-]
-
 OPERATION_NAMES = tuple(operation.name.lower() for operation in Operation)
 """The names of the operations for users. The index is the code."""
 

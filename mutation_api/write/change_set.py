@@ -39,8 +39,6 @@ from mutation_api.write.local_plan import LocalOptions, LocalPlan, plan_changes
 from mutation_api.write.staged_writer import OpenTransaction
 from mutation_api.write.writing_order import Watch, in_turn, writing
 
-__all__ = ["SMALL_ROWS", "ChangeSet", "MemoryShare", "OverwriteReport", "Replaced", "SpooledBatches"]
-
 SMALL_ROWS = 50_000
 """Changes with fewer rows are handled by the caller's thread."""
 

@@ -30,8 +30,6 @@ from mutation_api.write.change_rules import (
 )
 from mutation_api.write.layout import ChangeLayout, DefaultColumns
 
-__all__ = ["ADDRESS_TYPE", "ChangeClassifier"]
-
 _CODES = {name: code for code, name in enumerate(OPERATION_NAMES)}
 _UNKNOWN = -1
 

@@ -47,9 +47,6 @@ from mutation_api.write.change_rules import (
 )
 from mutation_api.write.record_inspector import Records
 
-__all__ = ["ConstraintChecks", "PartitionNames", "PartitionValues", "RecordChecks"]
-
-
 _SHOWN_COLUMNS = 10
 """The number of columns of a row that a message shows."""
 _SHOWN_LENGTH = 200

@@ -41,8 +41,6 @@ from mutation_api.write.group_writer import GroupWriter, PendingRecords
 from mutation_api.write.record_inspector import RecordInspector, Records
 from mutation_api.write.staged_writer import AttemptStaging
 
-__all__ = ["MutatorCoordinator"]
-
 logger = logging.getLogger(__name__)
 
 _BATCH_TYPES = (pa.RecordBatch, pa.Table)

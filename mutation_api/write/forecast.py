@@ -31,18 +31,6 @@ from mutation_api.write.address import ADDRESS_COLUMNS, BUCKET, PARTITION
 from mutation_api.write.coordinator import MutatorCoordinator
 from mutation_api.write.writing_order import write_batch
 
-__all__ = [
-    "SAMPLE_ROWS",
-    "ApplySummary",
-    "CountedChanges",
-    "Forecast",
-    "GroupCount",
-    "Trial",
-    "forecast",
-    "write_trial",
-]
-
-
 SAMPLE_ROWS = 1000
 """Number of new rows that are written for the estimate."""
 

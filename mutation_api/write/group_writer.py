@@ -39,8 +39,6 @@ from mutation_api.write.mutator import FinishedFile, Mutator, MutatorGroup
 from mutation_api.write.record_inspector import RecordInspector, RecordLayout, Records, RowIdParts
 from mutation_api.write.staged_writer import AttemptStaging, WritePermissions
 
-__all__ = ["GroupWriter", "GroupingValidator", "PendingRecords", "SequenceValidator"]
-
 
 class GroupingValidator:
     """Rejects a (partition, bucket) that occurs again: its file is closed, and a second file would hide rows.

@@ -21,20 +21,6 @@ from mutation_api.format.plain_array import refusal
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.default_value import default_value
 
-__all__ = [
-    "INSERT_FILES_PER_PARTITION",
-    "OPERATION_COLUMN_DEFAULT",
-    "ROW_ID_FIELDS",
-    "ChangeLayout",
-    "DefaultColumns",
-    "GivenColumn",
-    "default_columns",
-    "index_advice",
-    "is_text",
-    "match_columns",
-    "writer_count",
-]
-
 
 @dataclass(frozen=True)
 class DefaultColumns:

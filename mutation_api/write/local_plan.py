@@ -52,17 +52,6 @@ from mutation_api.write.layout import (
 from mutation_api.write.record_inspector import RecordInspector
 from mutation_api.write.staged_writer import OpenTransaction, check_sink
 
-__all__ = [
-    "MEMORY_BYTES_DEFAULT",
-    "MEMORY_BYTES_MIN",
-    "ROWS_PER_INSERT_FILE",
-    "InsertFiles",
-    "LocalOptions",
-    "LocalPlan",
-    "forecast_arrow",
-    "plan_changes",
-]
-
 
 @dataclass(frozen=True)
 class LocalPlan:

@@ -36,8 +36,6 @@ from mutation_api.table.acid_table import NO_BLOOM_FILTERS, AcidTable, WriterOpt
 from mutation_api.table.partition import parse_partition_name
 from mutation_api.transaction.manifest import DeltaManifest, FileKind, relative_path
 
-__all__ = ["FinishedFile", "Mutator", "MutatorGroup"]
-
 
 @dataclass(frozen=True)
 class MutatorGroup:

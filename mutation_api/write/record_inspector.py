@@ -32,8 +32,6 @@ from mutation_api.format.plain_array import (
 from mutation_api.orc.format.stored_values import nulled
 from mutation_api.table.acid_table import AcidTable
 
-__all__ = ["RecordInspector", "RecordLayout", "Records", "RowIdParts", "array_of"]
-
 
 def array_of(values: Sequence[Any], hive_type: HiveType, *, column: str) -> pa.Array:
     """Return an array of n Python values, which is to be converted to the column's type afterwards.

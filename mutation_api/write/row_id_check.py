@@ -34,8 +34,6 @@ from mutation_api.write.address import (
 from mutation_api.write.staged_writer import OpenTransaction, check_known_partitions
 from mutation_api.write.writing_order import Watch, in_turn
 
-__all__ = ["WantedRows"]
-
 _Numbers = NDArray[np.int64]
 _Group = tuple[str, int]
 """Partition name ('' if the table has no partitions) and bucket id."""

@@ -32,21 +32,6 @@ from mutation_api.storage.tree import Background, KnowsPermissions
 from mutation_api.table.acid_table import AcidTable, SnapshotView, TableRole
 from mutation_api.transaction.manifest import DeltaManifest, attempt_mark, delta_names, staging_directory
 
-__all__ = [
-    "AttemptStaging",
-    "LookingTransaction",
-    "OpenTransaction",
-    "WritePermissions",
-    "check_known_partitions",
-    "check_partitions_exist",
-    "check_sink",
-    "raise_if_lost",
-    "remove_losing_attempts",
-    "remove_writer",
-    "table_roots",
-]
-
-
 logger = logging.getLogger(__name__)
 
 

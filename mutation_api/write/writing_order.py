@@ -35,20 +35,6 @@ from mutation_api.write.batch_sorter import KeyParts
 from mutation_api.write.coordinator import MutatorCoordinator
 from mutation_api.write.staged_writer import OpenTransaction
 
-__all__ = [
-    "ADDRESSED_ROWS_MAX",
-    "Watch",
-    "WritingOrder",
-    "in_turn",
-    "joined_batches",
-    "partition_number",
-    "run_all",
-    "split_by_number",
-    "split_by_writer",
-    "write_batch",
-    "writing",
-]
-
 
 class WritingOrder:
     """The sort key that puts addressed changes into a coordinator's order: by group, then by ROW__ID.

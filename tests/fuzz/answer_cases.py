@@ -42,8 +42,6 @@ from mutation_api.upkeep.verify.verify import verify_table
 from tests.fuzz.damage import damaged_bytes, odd_number
 from tests.fuzz.sound_server import LOCK, RELEASES, TXN, WRITE_ID, SoundServer
 
-__all__ = ["ANSWER_CASES", "CALLS"]
-
 Act = Callable[[MetastoreClient, bool], object]
 """Does something with a client; the truth says whether the server's table is partitioned."""
 

@@ -23,10 +23,9 @@ from pathlib import Path
 from typing import Any
 
 from metastore_client.errors import MetastoreError
-from mutation_api.errors import CorruptFileError, MutationError
+from mutation_api.errors import CorruptFileError as CorruptFileError  # raised by a program in a variable
+from mutation_api.errors import MutationError
 from tests.fuzz.kinds import KINDS, kind_of
-
-__all__ = ["FAULT", "CorruptFileError", "Failure", "failures"]
 
 MOST_BYTES = 256 * 1024 * 1024
 """A case may take so much memory; its files are smaller than 1 MiB."""

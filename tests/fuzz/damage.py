@@ -7,8 +7,6 @@ from typing import Any
 
 from mutation_api.orc.format.protobuf import bytes_field, fields_of, number_field, raw_fields_of
 
-__all__ = ["damaged_bytes", "damaged_json", "damaged_message", "damaged_text", "odd_number"]
-
 _ODD = (0, 1, 2, 127, 128, 255, 2**15, 2**16, 2**31 - 1, 2**31, 2**32 - 1, 2**40, 2**62, 2**63, 2**64 - 1)
 _TEXTS = (
     "",

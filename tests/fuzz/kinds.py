@@ -10,8 +10,6 @@ from tests.fuzz.answer_cases import ANSWER_CASES
 from tests.fuzz.orc_cases import FILE_DAMAGES, orc_case
 from tests.fuzz.text_cases import TEXT_CASES
 
-__all__ = ["KINDS", "kind_of"]
-
 Case = Callable[[random.Random], None]
 """Runs one case. Raises errors of this library, or what is a fault."""
 

@@ -31,8 +31,6 @@ from tests.support.orc_stripes import changed_stripe, damaged_row_index
 from tests.unit.upkeep.verify.damages import with_rows
 from tests.unit.upkeep.verify.sound_tables import LAYOUTS, SoundTable, view_of, write_file
 
-__all__ = ["FILE_DAMAGES", "WIDE_COLUMNS", "UnseenDamageError", "orc_case", "wide_rows"]
-
 FileDamage = Callable[[random.Random, bytes], bytes]
 
 

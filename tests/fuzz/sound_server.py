@@ -17,8 +17,6 @@ from metastore_client._thrift.gen import Metastore2, Metastore3, Metastore4, tty
 from metastore_client.hive_site import MetastoreConfig
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
 
-__all__ = ["LOCK", "RELEASES", "TXN", "WRITE_ID", "Damage", "SoundServer"]
-
 RELEASES: Mapping[str, Any] = {"2.3": Metastore2, "3.1": Metastore3, "4.1": Metastore4}
 """The generated service of each line: it does not know the calls of later ones."""
 TXN, WRITE_ID, LOCK = 7, 3, 5

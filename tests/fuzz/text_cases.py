@@ -35,8 +35,6 @@ from tests.support.json_messages import CHANGES, canal, debezium, events_of, max
 from tests.unit.cdc.messages.test_avro_messages import Schemas
 from tests.unit.merge.files.test_change_files import HEAD, TABLE, TYPED
 
-__all__ = ["TEXT_CASES"]
-
 MANIFEST = DeltaManifest(
     *("d", "t", 7, 5, "ds=x", ("x",), 3, FileKind.DELTA, "w", "a"),
     Staged(Location.parse("file:/w/t/_mutation_7/w/a/f"), "u", ("1",)),

@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import pytest
 from pyspark.sql import SparkSession
 
-from judges.hive.hive_judges import Hive23, HiveJudge
+from judges.hive.hive_judges import Hive23
+from judges.hive.judge import HiveJudge
 from judges.mysql import MySqlJudge
 from metastore_client.model import TxnState
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client

@@ -8,18 +8,16 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
+from metastore_client.partition_name import DEFAULT_PARTITION_NAME, escape_path_name, unescape_path_name
 from mutation_api.format.hive_type import HiveType, arrow_type
 from mutation_api.format.layout import AcidVersion
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition import (
-    DEFAULT_PARTITION_NAME,
     canonical_partition_name,
-    escape_path_name,
     parse_partition_name,
     partition_name,
     partition_names,
     partition_texts,
-    unescape_path_name,
 )
 from mutation_api.table.partition_value import partition_value
 from tests.property.strategies import scalar_types, scalar_values, texts

@@ -14,8 +14,6 @@ from typing import Any
 
 import fastavro
 
-__all__ = ["avro_schema", "avro_value", "framed", "in_avro"]
-
 _PLAIN = {"boolean": "boolean", "int32": "int", "int64": "long", "float": "float", "double": "double"}
 _PLAIN |= {"bytes": "bytes", "string": "string"}
 _LOGICAL = {"Decimal": "decimal", "Date": "date", "Time": "time-millis", "Timestamp": "timestamp-millis"}

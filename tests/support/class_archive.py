@@ -19,8 +19,6 @@ from judges.jars import cache_directory
 from metastore_client.java import find_java, spark_jars
 from mutation_api.spark.local_spark_session import local_spark_session
 
-__all__ = ["archive_path", "make", "reading_options"]
-
 ROOT = Path(__file__).parents[2]
 TIMEOUT_SECONDS = 900
 SUBMIT_OPTIONS_VARIABLE = "SPARK_SUBMIT_OPTS"

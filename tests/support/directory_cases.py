@@ -7,8 +7,6 @@ import random
 from metastore_client.valid_ids import NO_OPEN_ID, ValidTxnList
 from mutation_api.format.layout import delete_delta_directory_name, delta_directory_name
 
-__all__ = ["base_directory_name", "random_directories", "random_snapshot"]
-
 _IDS = 9
 
 

@@ -10,8 +10,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["DOCS", "README", "ROOT", "Block", "blocks", "programs", "run_block", "run_blocks"]
-
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 DOCS = ROOT / "docs"

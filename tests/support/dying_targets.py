@@ -7,8 +7,6 @@ from typing import Any
 
 from mutation_api.cdc.export.target import Target
 
-__all__ = ["Died", "Mortal"]
-
 
 class Died(BaseException):
     """The process is gone: whatever it would have done from here on is not done."""

@@ -14,8 +14,6 @@ from pyspark.sql.functions import col
 
 from mutation_api import MutatorClientBuilder, Transaction, apply_changes, connect, merge_into, read_table
 
-__all__ = ["Engine"]
-
 
 @dataclass(frozen=True)
 class Engine:

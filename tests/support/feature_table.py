@@ -12,24 +12,6 @@ from typing import Literal, TypedDict
 
 from judges.sparks import SPARKS
 
-__all__ = [
-    "FEATURES",
-    "GROUPS",
-    "LINES",
-    "Cells",
-    "Claim",
-    "Outcome",
-    "cells",
-    "claimed",
-    "differences",
-    "in_page",
-    "marks",
-    "remembered",
-    "replaced",
-    "shown",
-    "spark_row",
-]
-
 LINES = ("2.3", "3.1", "4.1", "4.2")
 
 

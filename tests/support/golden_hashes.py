@@ -14,8 +14,6 @@ import pyarrow as pa
 from mutation_api.format.hive_type import HiveType
 from mutation_api.table.bucket_rows import column_from_json
 
-__all__ = ["golden_column", "plain_json"]
-
 _WORDS = ("NaN", "Infinity", "-Infinity")
 _TEXT_KINDS = ("string", "varchar", "char")
 

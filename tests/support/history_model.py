@@ -6,8 +6,6 @@ from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-__all__ = ["Change", "Version", "current_rows", "versions"]
-
 Key = TypeVar("Key", bound=Hashable)
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-__all__ = ["write_hive_site"]
-
 
 def write_hive_site(folder: Path, uri: str) -> None:
     """Write the file into a folder, which ``HIVE_CONF_DIR`` may name then."""

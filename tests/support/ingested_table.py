@@ -19,8 +19,6 @@ from mutation_api.cli.ingest import command
 from mutation_api.cli.main import main
 from mutation_api.upkeep.create_acid_table import create_acid_table
 
-__all__ = ["IngestedTable", "engine_of_commands"]
-
 
 def engine_of_commands(patch: pytest.MonkeyPatch, spark: SparkSession | None) -> str:
     """What ``--engine`` is; commands by Spark use this session, which stays open."""

@@ -21,24 +21,6 @@ from mutation_api.cdc.source import OPERATION, POSITION, LocalOperations
 from mutation_api.format.layout import AcidVersion
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
-__all__ = [
-    "CHANGES",
-    "FIRST",
-    "HUGE",
-    "MOVED",
-    "ORDERS",
-    "Change",
-    "canal",
-    "debezium",
-    "debezium_schema",
-    "events_of",
-    "in_order",
-    "maxwell",
-    "small_table",
-    "unscaled",
-    "write_log",
-]
-
 Row = Mapping[str, Any]
 
 ORDERS = AcidTable(

@@ -11,8 +11,6 @@ from mutation_api.cdc.messages.message_source import MessageSource
 from mutation_api.cdc.source import OPERATION, LocalBatch, Position, SourceTable
 from tests.support.json_messages import small_table
 
-__all__ = ["ORDERS", "debezium", "maxwell", "read", "read_rows", "rows_of"]
-
 ORDERS = SourceTable("shop.orders", small_table(("id", "int"), ("note", "string")))
 
 Sent = tuple[str | None, str | None]

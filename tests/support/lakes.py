@@ -11,8 +11,6 @@ from pyiceberg.catalog import load_catalog
 
 from judges.duckdb_reader import duckdb_rows
 
-__all__ = ["KINDS", "Lake", "in_order"]
-
 KINDS = ("delta", "iceberg")
 
 

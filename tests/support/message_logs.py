@@ -15,11 +15,10 @@ from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api import connect
 from mutation_api.cli.ingest import command as ingest
-from mutation_api.cli.main import EXIT_OK, main
+from mutation_api.cli.main import main
+from mutation_api.cli.terminal import EXIT_OK
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.support.ingested_table import engine_of_commands
-
-__all__ = ["MessageLogs", "canal_message", "debezium_ddl", "debezium_message", "maxwell_message"]
 
 Rows = dict[int, Any]
 Source = Mapping[str, Any]

@@ -21,8 +21,6 @@ from mutation_api.format.hive_type import HiveType
 from tests.support.text_matrix import Given, promised_text, random_text
 from tests.support.value_matrix import RefusedError
 
-__all__ = ["FORMATS", "Semantic", "message", "promised_value", "random_semantic", "random_value"]
-
 FORMATS = ("maxwell", "canal", "debezium")
 _TEXT_KINDS = ("string", "varchar", "char")
 _WHOLE = ("tinyint", "smallint", "int", "bigint")

@@ -9,8 +9,6 @@ from typing import Any
 
 from mutation_api.cdc import Contradictions
 
-__all__ = ["KEY", "LETTERS", "WORDS", "Log", "random_log", "replayed"]
-
 KEY = ("number", "day", "text")
 WORDS = ("insert", "update", "delete")
 LETTERS = {"I": "insert", "U": "update", "D": "delete"}

@@ -9,8 +9,6 @@ from mutation_api.orc.format.compression import Compression, original_chunks, un
 from mutation_api.orc.format.protobuf import bytes_field, fields_of, number_field
 from mutation_api.orc.format.tail import parse_tail
 
-__all__ = ["OrcParts", "Tree", "message", "parts_of", "tree_of"]
-
 Tree = list[tuple[int, int | bytes]]
 """Fields of a message: number and value, in their order."""
 

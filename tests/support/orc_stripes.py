@@ -13,8 +13,6 @@ from mutation_api.orc.format.tail import parse_tail
 from tests.fuzz.damage import damaged_bytes, odd_number
 from tests.support.orc_parts import message, parts_of, tree_of
 
-__all__ = ["changed_stripe", "damaged_row_index"]
-
 
 def changed_stripe(random: random.Random, data: bytes, change: Callable[[list[Any]], list[Any]]) -> bytes:
     """A file one of whose stripes has other streams; all lengths and places are those of the new streams.

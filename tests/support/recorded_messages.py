@@ -11,8 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Recorded", "RecordedPart", "recorded_messages"]
-
 _FOLDER = Path(__file__).parents[1] / "golden" / "debezium"
 
 

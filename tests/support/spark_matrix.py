@@ -18,8 +18,6 @@ import pyarrow as pa
 
 from tests.support.value_matrix import HIVE_TYPES, NUMBERS, ROWS, TEXTS, promised_values
 
-__all__ = ["SparkCell", "random_spark_cell"]
-
 
 @dataclass(frozen=True)
 class _Family:

@@ -25,17 +25,6 @@ from mutation_api.errors import MutationError
 from mutation_api.format.hive_type import HiveType
 from tests.support.value_matrix import HIVE_TYPES, RefusedError
 
-__all__ = [
-    "FLAT_TYPES",
-    "NESTED_TYPES",
-    "Given",
-    "check_promise",
-    "promised_json",
-    "promised_text",
-    "random_json",
-    "random_text",
-]
-
 FLAT_TYPES = tuple(each for each in HIVE_TYPES if each != "binary")
 NESTED_TYPES = tuple(
     f"{name}<{rest}"

@@ -23,17 +23,6 @@ import pyarrow as pa
 from metastore_client.partition_name import DEFAULT_PARTITION_NAME
 from mutation_api.format.hive_type import HiveType, parse_hive_type
 
-__all__ = [
-    "Cell",
-    "ClockText",
-    "RefusedError",
-    "partition_promise",
-    "promised",
-    "promised_values",
-    "random_cell",
-    "text_form",
-]
-
 ROWS = 3
 HIVE_TYPES = (
     *("boolean", "tinyint", "smallint", "int", "bigint", "float", "double", "binary", "date", "timestamp"),

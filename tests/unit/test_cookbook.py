@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from mutation_api.cli import diff
-from mutation_api.cli.main import EXIT_OK, main
+from mutation_api.cli.main import main
+from mutation_api.cli.terminal import EXIT_OK
 from tests.support.doc_blocks import DOCS, Block, blocks, programs
 
 PAGE = DOCS / "cookbook.md"

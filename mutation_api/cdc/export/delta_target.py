@@ -40,8 +40,6 @@ from mutation_api.cdc.export.target import (
 from mutation_api.cdc.export.units import Unit
 from mutation_api.errors import ConfigurationError, LockLostError
 
-__all__ = ["open_target"]
-
 _HARMLESS = ("VACUUM START", "VACUUM END")
 _HISTORY = 100
 """The number of commits among which the last one of an export must be."""

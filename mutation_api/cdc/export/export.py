@@ -51,8 +51,6 @@ from mutation_api.transaction.past_snapshot import check_history
 from mutation_api.transaction.snapshot import Snapshot
 from mutation_api.write.local_plan import LocalOptions
 
-__all__ = ["MOVED_TO", "Export"]
-
 MOVED_TO = "hive.export.moved.to"
 """The table property in which a cutover stores the address of the target."""
 

@@ -17,16 +17,6 @@ from mutation_api.cdc.export.target import Target
 from mutation_api.format.row_hash import row_hashes, sum_of_hashes
 from mutation_api.read.table_scan import TableScan
 
-__all__ = [
-    "ComparedPartition",
-    "CutoverReport",
-    "ExportReport",
-    "ExportedTable",
-    "VerifiedExport",
-    "VerifiedTable",
-    "compared",
-]
-
 
 @dataclass(frozen=True)
 class ExportedTable:

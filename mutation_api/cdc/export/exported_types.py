@@ -20,19 +20,6 @@ from mutation_api.format.json_values import cell_text, to_json
 from mutation_api.orc.read.column_reader import TimestampForm, column_type
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 
-__all__ = [
-    "DELTA",
-    "EXPORTED_TYPES",
-    "FIELD_ID",
-    "ICEBERG",
-    "ROW_ID_FIELDS",
-    "ROW_ID_NAMES",
-    "ExportedType",
-    "check_columns",
-    "exported_batch",
-    "exported_schema",
-]
-
 DELTA, ICEBERG = "delta", "iceberg"
 
 FIELD_ID = b"PARQUET:field_id"

@@ -49,8 +49,6 @@ from mutation_api.cdc.export.target import (
 from mutation_api.cdc.export.units import Unit
 from mutation_api.errors import ConfigurationError, LockLostError
 
-__all__ = ["open_target"]
-
 _RETRIES = "commit.retry.num-retries"
 
 

@@ -22,18 +22,6 @@ from mutation_api.cdc.export.exported_types import DELTA, ICEBERG
 from mutation_api.cdc.export.units import Unit
 from mutation_api.errors import ConfigurationError, ConnectionFailedError
 
-__all__ = [
-    "ExportRecord",
-    "NewFile",
-    "Target",
-    "TargetAddress",
-    "TargetChange",
-    "TargetFile",
-    "file_id",
-    "foreign_commit",
-    "target_errors",
-]
-
 _PREFIX = "hive.export."
 
 

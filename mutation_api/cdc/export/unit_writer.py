@@ -32,8 +32,6 @@ from mutation_api.read.table_view import TableView
 from mutation_api.table.acid_table import AcidColumn
 from mutation_api.table.partition import partition_scalars
 
-__all__ = ["UnitWriter", "WrittenUnit"]
-
 ROWS_PER_GROUP = 1 << 20
 BYTES_PER_GROUP = 64 * 1024 * 1024
 """Rows are collected until they have this size in memory, or this number."""

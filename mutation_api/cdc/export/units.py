@@ -27,8 +27,6 @@ from mutation_api.format.layout import AcidVersion, BaseDirectory, parse_directo
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
 from mutation_api.read.partition_plan import SnapshotSplit
 
-__all__ = ["FILES_PER_UNIT", "Unit", "UnitChange", "UnitPlan", "plan_units"]
-
 FILES_PER_UNIT = 32
 """A unit with this many files is replaced by one with few files, instead of getting another one."""
 

@@ -27,8 +27,6 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetS
 from mutation_api.cdc.kafka.offsets import KafkaPartition, ReadingPlan, TopicState
 from mutation_api.errors import ConfigurationError, ConnectionFailedError, SourcePositionError
 
-__all__ = ["Broker"]
-
 MESSAGES_AT_ONCE = 10_000
 POLL_SECONDS = 0.5
 WAIT_SECONDS = 0.1

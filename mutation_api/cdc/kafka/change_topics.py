@@ -22,8 +22,6 @@ from mutation_api.transaction.snapshot import ClosedAtEnd
 if TYPE_CHECKING:
     from mutation_api.cdc.kafka.feed_producer import FeedProducer
 
-__all__ = ["DEBEZIUM", "FORMATS", "JSON", "ChangeTopics", "SentChanges"]
-
 DEBEZIUM, JSON = FORMATS = ("debezium", "json")
 
 MESSAGES_AT_ONCE = 10_000

@@ -29,8 +29,6 @@ import pyarrow as pa
 
 from mutation_api.format.json_values import json_texts, to_json
 
-__all__ = ["Field", "connect_type", "connect_values", "json_text", "struct_of"]
-
 Field = Mapping[str, Any]
 """A schema of Kafka Connect, as its JSON converter writes it."""
 

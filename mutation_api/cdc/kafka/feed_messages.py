@@ -31,16 +31,8 @@ from mutation_api.errors import ConfigurationError
 from mutation_api.format.event import DELETE, ROW_ID_COLUMN
 from mutation_api.format.json_values import json_texts, to_json
 from mutation_api.hive.change_feed import ChangedTable, ChangedTransaction
-from mutation_api.merge.row_changes import CHANGE_COLUMN, UPDATE_AFTER, UPDATE_BEFORE, WRITE_ID_COLUMN
-
-__all__ = [
-    "DebeziumMessages",
-    "FeedFormat",
-    "FeedMessage",
-    "FeedTopics",
-    "JsonMessages",
-    "change_lines",
-]
+from mutation_api.merge.row_changes import CHANGE_COLUMN, WRITE_ID_COLUMN
+from mutation_api.read.changes import UPDATE_AFTER, UPDATE_BEFORE
 
 _BESIDE_ROWS = (CHANGE_COLUMN, WRITE_ID_COLUMN, ROW_ID_COLUMN)
 _TEXT, _NUMBER = {"type": "string"}, {"type": "int64"}

@@ -21,8 +21,6 @@ from mutation_api.cdc.kafka.feed_messages import FeedMessage
 from mutation_api.cdc.kafka.offsets import KafkaPartition, ReadingPlan
 from mutation_api.errors import ConfigurationError, ConnectionFailedError, LockLostError, SourcePositionError
 
-__all__ = ["TRANSACTION_SECONDS_DEFAULT", "FeedProducer"]
-
 TRANSACTION_SECONDS_DEFAULT = 900
 """The maximum duration of a transaction. Brokers with default settings refuse a longer one."""
 ABORT_SECONDS = 5.0

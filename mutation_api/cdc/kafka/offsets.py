@@ -17,16 +17,6 @@ from dataclasses import dataclass
 from mutation_api.cdc.source import Position
 from mutation_api.errors import SourcePositionError
 
-__all__ = [
-    "KafkaMark",
-    "KafkaPartition",
-    "ReadingPlan",
-    "TopicMark",
-    "TopicState",
-    "check_same",
-    "reading_plan",
-]
-
 BY = "kafka"
 
 _START_OVER = (

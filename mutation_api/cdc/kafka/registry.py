@@ -13,8 +13,6 @@ from confluent_kafka.schema_registry.error import SchemaRegistryError
 from mutation_api.cdc.messages.avro import WriterSchema
 from mutation_api.errors import ConfigurationError, ConnectionFailedError, InputFormatError
 
-__all__ = ["Registry"]
-
 RETRY_SECONDS = 0.5
 _NOT_FOUND = 404
 _FORBIDDEN = (401, 403)

@@ -42,8 +42,6 @@ from mutation_api.storage.protocol import OutputFile
 if TYPE_CHECKING:
     from mutation_api.cdc.kafka.registry import Registry
 
-__all__ = ["MessageSpool", "SpooledLog", "spooled_log"]
-
 WRITE_BYTES = 4 * 1024 * 1024
 KEYS_REMEMBERED = 1000
 """The number of keys remembered for each partition, to find the delete before a tombstone."""

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from mutation_api.cdc.kafka.broker import Broker
     from mutation_api.cdc.kafka.registry import Registry
 
-__all__ = ["BEGINNING", "END", "REGISTRY_SETTING", "TIMEOUT_SECONDS_DEFAULT", "KafkaTopics", "check_servers"]
-
 BEGINNING, END = "beginning", "end"
 """Where to start reading for a table without a watermark, if no time is given."""
 TIMEOUT_SECONDS_DEFAULT = 60.0

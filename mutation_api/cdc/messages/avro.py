@@ -45,18 +45,6 @@ import numpy as np
 from mutation_api.cdc.messages.json_text import HAS_DEFAULT, MessageParser, RepeatedObject, number_of_java
 from mutation_api.cdc.source_url import needs_extra
 
-__all__ = [
-    "AVRO_BYTE",
-    "AvroError",
-    "AvroMessageParser",
-    "AvroReader",
-    "ConnectType",
-    "WriterSchema",
-    "connect_type",
-    "line_part",
-    "schema_number",
-]
-
 
 class AvroError(ValueError):
     """Raised for a schema that Kafka Connect does not write, or a value written with another schema."""

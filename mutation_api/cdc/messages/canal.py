@@ -57,8 +57,6 @@ from mutation_api.cdc.messages.table_names import TableId, moves_tables, names_i
 from mutation_api.errors import InputFormatError
 from mutation_api.format.hive_type import HiveType
 
-__all__ = ["CanalFormat", "CanalSource"]
-
 OPERATIONS = ("INSERT", "UPDATE", "DELETE")
 
 SCHEMA_CHANGES = ("ALTER", "ERASE", "RENAME", "QUERY")

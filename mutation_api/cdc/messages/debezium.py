@@ -70,8 +70,6 @@ from mutation_api.cdc.messages.table_names import (
 from mutation_api.errors import InputFormatError
 from mutation_api.format.hive_type import HiveType
 
-__all__ = ["DebeziumFormat", "DebeziumSource"]
-
 OPERATIONS = {"c": "insert", "r": "insert", "u": "update", "d": "delete"}
 
 _FILE = re.compile(r"(.*?)\.?([0-9]{1,18})", re.DOTALL)

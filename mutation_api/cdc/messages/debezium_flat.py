@@ -36,8 +36,6 @@ from mutation_api.cdc.messages.events import Message, Problem
 from mutation_api.cdc.messages.json_text import Fields, RepeatedObject, field_of, fields_of, text_of
 from mutation_api.errors import InputFormatError
 
-__all__ = ["FlattenedMessages"]
-
 _DELETED = "__deleted"
 """The name of this field always has this prefix."""
 

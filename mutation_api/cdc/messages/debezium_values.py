@@ -54,8 +54,6 @@ from mutation_api.cdc.messages.json_values import TEXT, Reader
 from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.format.hive_type import HiveType, TypeFamily
 
-__all__ = ["BINARY_MODES", "DECIMAL_MODES", "SEMANTIC_TYPES", "TIME_MODES", "DebeziumValues"]
-
 DECIMAL_MODES = ("precise", "string", "double", "numeric")
 BINARY_MODES = ("bytes", "base64", "base64-url-safe", "hex")
 TIME_MODES = {"connect": "millis", "microseconds": "micros", "nanoseconds": "nanos", "isostring": "utc"}

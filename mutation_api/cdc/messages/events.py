@@ -44,25 +44,6 @@ from mutation_api.cdc.messages.table_names import TableId
 from mutation_api.errors import ConfigurationError, MutationError
 from mutation_api.format.hive_type import HiveType
 
-__all__ = [
-    "INCREMENTAL",
-    "Event",
-    "Images",
-    "LogOptions",
-    "LogPart",
-    "LoggedEvent",
-    "Message",
-    "MessageFormat",
-    "NewSnapshot",
-    "Place",
-    "PositionSource",
-    "Problem",
-    "Unlogged",
-    "bigint",
-    "number_of",
-    "origins_of",
-]
-
 
 class PositionSource(enum.Enum):
     """The order of operations."""

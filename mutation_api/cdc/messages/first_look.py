@@ -27,9 +27,6 @@ from mutation_api.cdc.messages.unwrap import MessageLog
 from mutation_api.cdc.source import Position
 from mutation_api.errors import InputFormatError
 
-__all__ = ["Barrier", "FirstLook", "LogFacts", "TableChanges", "TableFacts"]
-
-
 logger = logging.getLogger(__name__)
 
 BEFORE = -1

@@ -18,8 +18,6 @@ from mutation_api.cdc.messages.json_text import Fields
 from mutation_api.cdc.messages.table_names import TableId
 from mutation_api.errors import ConfigurationError, RecordLayoutError
 
-__all__ = ["FollowedTables"]
-
 _WILDCARDS = {"*": "[^.]*", "?": "[^.]"}
 
 

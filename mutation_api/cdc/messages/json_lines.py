@@ -29,22 +29,6 @@ from mutation_api.errors import ConfigurationError, InputFormatError
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
 
-__all__ = [
-    "CompressedFileError",
-    "Line",
-    "LogFile",
-    "LogRange",
-    "is_compressed",
-    "kind_of",
-    "line_location",
-    "line_number",
-    "log_files",
-    "log_ranges",
-    "opened_bytes",
-    "read_lines",
-]
-
-
 _READ_BYTES = 1024 * 1024
 
 _HEADS: Mapping[bytes, str] = {

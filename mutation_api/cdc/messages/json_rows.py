@@ -21,8 +21,6 @@ from mutation_api.cdc.source import CHANGED_AT, OPERATION, POSITION
 from mutation_api.errors import MutationError, RecordValueError
 from mutation_api.format.hive_type import HiveType, MisfitError, arrow_type
 
-__all__ = ["ColumnReader", "Content", "RowConverter", "Rows"]
-
 _NUMBERS = "decimal-number"
 """The reader that uses all digits of a number."""
 

@@ -24,26 +24,6 @@ from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any, TypeVar
 
-__all__ = [
-    "HAS_DEFAULT",
-    "Fields",
-    "MessageParser",
-    "Number",
-    "QuickParser",
-    "RepeatedObject",
-    "digits_of",
-    "field_of",
-    "fields_of",
-    "is_rough",
-    "number_of_java",
-    "objects_of",
-    "parsed",
-    "text_of",
-    "texts_of",
-    "written",
-]
-
-
 HAS_DEFAULT = "has_default"
 """The mark of a field of a converted schema, which has no defaults, if the field had one that is not null."""
 

@@ -59,8 +59,6 @@ from mutation_api.format.number_text import decimals_of_texts, rescaled, texts_o
 from mutation_api.format.scalar_conversion import MAX_DAYS, MIN_DAYS
 from mutation_api.format.text_values import BinaryEncoding, first_refused, shown, values_of_texts
 
-__all__ = ["READERS", "TEXT", "Reader", "base64_bytes", "can_read", "is_quoted", "values_of_json"]
-
 
 @dataclass(frozen=True)
 class Reader:

@@ -67,8 +67,6 @@ from mutation_api.cdc.messages.table_names import TableId, moves_tables, names_i
 from mutation_api.errors import InputFormatError
 from mutation_api.format.hive_type import HiveType
 
-__all__ = ["MaxwellFormat", "MaxwellSource"]
-
 OPERATIONS = {"insert": "insert", "bootstrap-insert": "insert", "update": "update", "delete": "delete"}
 
 CREATE = "table-create"

@@ -48,8 +48,6 @@ from mutation_api.format.plain_array import repeated
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["MessageSource"]
-
 
 @dataclass(frozen=True)
 class MessageSource(ABC):

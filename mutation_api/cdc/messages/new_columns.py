@@ -18,8 +18,6 @@ from mutation_api.cdc.messages.json_text import HAS_DEFAULT
 from mutation_api.cdc.messages.order import Order
 from mutation_api.errors import RecordLayoutError
 
-__all__ = ["SchemaPlaces", "added_later", "hive_type_of", "new_columns"]
-
 _TYPES = {
     "int8": "tinyint",
     "int16": "smallint",

@@ -26,21 +26,6 @@ from mutation_api.cdc.messages.table_names import KnownParts
 from mutation_api.cdc.source import FILE, OFFSET, PART, PARTITION, TIME, TIME_UNKNOWN, Position
 from mutation_api.errors import InputFormatError, SourcePositionError
 
-__all__ = [
-    "ORDER_OF_LINES",
-    "START_OVER",
-    "Applied",
-    "Digest",
-    "LateFacts",
-    "Order",
-    "OrderFacts",
-    "check_late",
-    "check_replaced",
-    "chosen_order",
-    "repeated",
-]
-
-
 _LINE = (FILE, OFFSET, "step")
 _LINE_OF_PARTITION = (PARTITION, *_LINE[1:])
 _LOG = ("log0", "log1", "log2")

@@ -33,8 +33,6 @@ from mutation_api.cdc.source import LocalBatch, LocalOperations, OperationParts,
 from mutation_api.errors import InputFormatError
 from mutation_api.storage.location import Location
 
-__all__ = ["LookAt", "MessageParts", "Reading"]
-
 
 @dataclass(frozen=True)
 class MessageParts(OperationParts):

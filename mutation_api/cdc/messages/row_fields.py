@@ -16,9 +16,6 @@ from mutation_api.cdc.messages.events import Problem
 from mutation_api.cdc.messages.json_text import Fields
 from mutation_api.errors import RecordLayoutError
 
-__all__ = ["ColumnNames", "RowFields"]
-
-
 KINDS_KEPT = 4096
 """The number of kinds of rows to cache. If messages leave out NULLs, there may be as many kinds as rows."""
 

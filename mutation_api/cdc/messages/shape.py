@@ -24,8 +24,6 @@ from mutation_api.errors import ConfigurationError, InputFormatError, RecordLayo
 from mutation_api.format.hive_type import HiveType, parse_hive_type
 from mutation_api.write.layout import default_columns
 
-__all__ = ["STEPS", "RowOperation", "Shape", "ShapeFacts", "columns_of"]
-
 _STAND_INS = (None, 0, "0", "", "AA==", "1970-01-01T00:00:00Z", "1970-01-01Z")
 """Debezium's placeholders for a column that was not logged: null; zero or the default if it is NOT NULL."""
 

@@ -17,8 +17,6 @@ from mutation_api.cdc.messages.order import ORDER_OF_LINES, Order
 from mutation_api.cdc.messages.table_names import TableIdentity
 from mutation_api.errors import SourcePositionError
 
-__all__ = ["SnapshotFacts", "last_new_snapshot", "read_so_far"]
-
 _STREAM = None
 _State = str | None
 """The snapshot of a row, or None if the row is a change."""

@@ -22,21 +22,6 @@ from mutation_api.cdc.messages.json_lines import CompressedFileError, LogFile, i
 from mutation_api.cdc.source import IDENTITY, Position
 from mutation_api.cdc.source_url import FINGERPRINT_BYTES, fingerprint, fingerprint_of
 
-__all__ = [
-    "ANY_TABLE",
-    "KnownFile",
-    "KnownParts",
-    "LogIdentity",
-    "TableId",
-    "TableIdentity",
-    "moves_tables",
-    "names_in",
-    "near_names",
-    "parts_of_names",
-    "replaces_table",
-]
-
-
 _QUOTED = r'"(?:[^"]|"")*"|`(?:[^`]|``)*`|\[(?:[^\]]|\]\])*\]'
 _PART = re.compile(rf'\s*({_QUOTED}|[^.,"`\[\]]+)\s*')
 _WORD_OR_TEXT = re.compile(rf"'(?:[^'\\]|''|\\.)*'|({_QUOTED}|[^\W\d][\w$#@]*|\d+[^\W\d][\w$]*)", re.DOTALL)

@@ -47,8 +47,6 @@ from mutation_api.cdc.messages.json_text import Fields, MessageParser, Number, f
 from mutation_api.cdc.source import Position
 from mutation_api.errors import InputFormatError
 
-__all__ = ["LineError", "MessageLog", "OpenedLog", "key_of_struct", "message_of"]
-
 
 class LineError(ValueError):
     """Raised when a line does not contain a message; the error describes the line and explains what to do."""

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 
 from mutation_api.cdc.mysql.sql_tokens import Cursor, Kind, Token, UnknownSyntaxError, is_call_without_effect
 
-__all__ = ["CHANGING_VERBS", "Effect", "Writes", "cascades", "check_calls", "effect_of_clause", "writes_of"]
-
 
 class Effect(enum.Enum):
     """The effect of a statement on one table; a later member takes precedence over the earlier ones."""

@@ -31,8 +31,6 @@ from mutation_api.cdc.mysql.server import MySqlServer
 from mutation_api.cdc.mysql.table_plan import TablePlan
 from mutation_api.errors import ConnectionFailedError, InputFormatError, SourcePositionError
 
-__all__ = ["BinaryLog", "pass_unknown_status_variables"]
-
 
 class BinaryLog:
     """The part of a server's log between two positions."""

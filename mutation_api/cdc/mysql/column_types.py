@@ -46,20 +46,6 @@ from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.format.conversion import convert_to_column
 from mutation_api.format.hive_type import INTEGER_KINDS, TEXT_KINDS, HiveType
 
-__all__ = [
-    "GEOMETRY_KINDS",
-    "TIME_ZONE_DEFAULT",
-    "ZERO_DATES",
-    "ZERO_DATES_DEFAULT",
-    "Family",
-    "SourceColumn",
-    "ValueOptions",
-    "check_target",
-    "codec_of",
-    "family_of",
-    "to_column",
-]
-
 ZERO_DATES = ("error", "null")
 ZERO_DATES_DEFAULT = "error"
 TIME_ZONE_DEFAULT = "UTC"

@@ -13,9 +13,6 @@ from typing import Any, TypeVar
 from mutation_api.cdc.source import Position
 from mutation_api.errors import SourcePositionError
 
-__all__ = ["INGEST", "START_OVER", "UPDATE", "Advice", "LogPosition", "file_number"]
-
-
 _T = TypeVar("_T")
 
 

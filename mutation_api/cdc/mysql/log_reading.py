@@ -31,13 +31,11 @@ from pymysqlreplication.row_event import (
     UpdateRowsEvent,
 )
 
+from mutation_api.cdc.mysql.alter_table import Effect
 from mutation_api.cdc.mysql.log_position import START_OVER, LogPosition, file_number
 from mutation_api.cdc.mysql.logged_statements import Barrier, LoggedStatements
-from mutation_api.cdc.mysql.statements import Effect
 from mutation_api.cdc.mysql.table_plan import Shape, TablePlan, logged_table
 from mutation_api.errors import InputFormatError, SourcePositionError
-
-__all__ = ["LogReading", "RowImages", "Undone"]
 
 _SAVEPOINT = re.compile(r"SAVEPOINT\s+(\S.*)", re.IGNORECASE | re.DOTALL)
 _ROLLBACK_TO = re.compile(r"ROLLBACK\s+TO\s+(\S.*)", re.IGNORECASE | re.DOTALL)

@@ -10,11 +10,10 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from mutation_api.cdc.mysql.alter_table import Effect
 from mutation_api.cdc.mysql.column_types import codec_of
-from mutation_api.cdc.mysql.statements import Effect, Followed, Statement, TableName, verdict_on
+from mutation_api.cdc.mysql.statements import Followed, Statement, TableName, verdict_on
 from mutation_api.cdc.mysql.table_plan import charset_of
-
-__all__ = ["Barrier", "LoggedStatements", "statement_of"]
 
 _ANSI_QUOTES = 4
 _NO_BACKSLASH_ESCAPES = 1 << 20

@@ -48,8 +48,6 @@ from mutation_api.storage.location import LocationLike
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["MySqlSource"]
-
 FETCH_ROWS = 100
 SELECT_ROWS = 10_000
 SELECT_BYTES = 64 << 20

@@ -7,8 +7,6 @@ from mutation_api.cdc.mysql.server import CatalogTable
 from mutation_api.cdc.mysql.table_plan import TablePlan
 from mutation_api.errors import RecordLayoutError
 
-__all__ = ["hive_type_of", "new_columns"]
-
 DECIMAL_DIGITS = 38
 """The maximum number of digits of a Hive decimal."""
 UNSIGNED_BIGINT = "decimal(20,0)"

@@ -23,8 +23,6 @@ from mutation_api.cdc.mysql.column_types import GEOMETRY_KINDS, SourceColumn
 from mutation_api.cdc.mysql.log_position import START_OVER
 from mutation_api.errors import InputFormatError
 
-__all__ = ["LoggedColumn", "RowDecoder"]
-
 Reader = Callable[[bytes, int], tuple[Any, int]]
 """A function from bytes and an offset to a value and the offset after it."""
 

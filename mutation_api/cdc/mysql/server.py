@@ -25,18 +25,6 @@ from mutation_api.errors import (
     SourcePositionError,
 )
 
-__all__ = [
-    "CASCADES",
-    "PASSWORD_VARIABLE",
-    "Catalog",
-    "CatalogTable",
-    "MySqlAddress",
-    "MySqlServer",
-    "begin_snapshot",
-    "driver_options",
-]
-
-
 PASSWORD_VARIABLE = "HIVE_MUTATE_MYSQL_PASSWORD"
 """The environment variable with the password, for the command line; Python callers pass it themselves."""
 PORT_DEFAULT = 3306

@@ -25,8 +25,6 @@ from mutation_api.storage.connect import storage_at, stream_into
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import OutputFile
 
-__all__ = ["Spill", "SpilledOperations", "TargetColumn"]
-
 ROWS_PER_BATCH = 20_000
 BYTES_PER_BATCH = 64 << 20
 """A batch is written when it has this many rows, or about this many bytes."""

@@ -12,9 +12,6 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Cursor", "Kind", "Token", "UnknownSyntaxError", "is_call_without_effect", "tokens_of"]
-
-
 _DOUBTFUL_FROM = 50700
 """From this version number on, MariaDB skips MySQL's version comments. Every server skips those for versions
 above its own."""

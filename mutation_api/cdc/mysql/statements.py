@@ -21,8 +21,6 @@ from mutation_api.cdc.mysql.alter_table import (
 )
 from mutation_api.cdc.mysql.sql_tokens import Cursor, Token, UnknownSyntaxError, tokens_of
 
-__all__ = ["Effect", "Followed", "Statement", "TableName", "Verdict", "verdict_on"]
-
 TableName = tuple[str, str]
 """A database and a table."""
 

@@ -30,9 +30,6 @@ from mutation_api.errors import InputFormatError, RecordLayoutError
 from mutation_api.format.hive_type import parse_hive_type
 from mutation_api.table.row_type import quoted
 
-__all__ = ["LoggedTable", "Shape", "TablePlan", "charset_of", "logged_table", "why_not_plain"]
-
-
 _PACKET_BYTES = 1 + 19
 """The lengths of the packet's first byte and of the event's header."""
 _TABLE_BYTES = 6 + 2

@@ -28,19 +28,6 @@ from mutation_api.cdc.update.settings import ObjectNames, UpdateSettings
 from mutation_api.errors import ConfigurationError, RecordLayoutError
 from mutation_api.format.hive_type import HiveType
 
-__all__ = [
-    "PASSWORD_VARIABLE",
-    "CapturedTable",
-    "KeyKind",
-    "SourceColumn",
-    "SourceDatabase",
-    "SourceObject",
-    "SourceSnapshot",
-    "check_key",
-    "checked_url",
-    "connect_database",
-]
-
 
 @dataclass(frozen=True)
 class SourceColumn:

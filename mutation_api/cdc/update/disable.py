@@ -43,8 +43,6 @@ from mutation_api.write.local_plan import LocalOptions
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["DisableReport", "disable_by", "disable_update", "repair_update"]
-
 
 @dataclass(frozen=True)
 class DisableReport:

@@ -39,8 +39,6 @@ from mutation_api.transaction.catalog import normal_full_name, split_full_name
 from mutation_api.transaction.descriptors import describe
 from mutation_api.transaction.preconditions import check_mutable
 
-__all__ = ["EnableReport", "enable_update"]
-
 _Value = TypeVar("_Value")
 
 

@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 
 _NO_ENGINE = "none"
 
-__all__ = ["ExtractOptions", "ExtractReport", "extract_by", "extract_update"]
-
 
 @dataclass(frozen=True, kw_only=True)
 class ExtractOptions:

@@ -35,8 +35,6 @@ from mutation_api.cdc.update.sql_database import (
 from mutation_api.cdc.update.version_source import QuerySource, RowSpool, mark_after
 from mutation_api.errors import ConnectionFailedError
 
-__all__ = ["LogSource", "outstanding"]
-
 _INSERTED, _UNKNOWN = 0, 3
 """Codes of operations. Unknown: the table was emptied, or the key of a row could not be logged."""
 _CODES = 4

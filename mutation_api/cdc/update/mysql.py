@@ -36,9 +36,6 @@ from mutation_api.cdc.update.values import BUCKETS, GrowingColumn, matching, nul
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.format.hive_type import HiveType
 
-__all__ = ["MySql", "times_to_column"]
-
-
 _NO_TIME = b"0000-00-00"
 
 

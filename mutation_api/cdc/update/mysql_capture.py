@@ -38,8 +38,6 @@ from mutation_api.cdc.update.settings import ObjectNames
 from mutation_api.cdc.update.sql_database import OPERATION_COLUMN, SEQUENCE_COLUMN, TIME_COLUMN, SqlDatabase
 from mutation_api.errors import ConfigurationError, ConnectionFailedError, RecordLayoutError
 
-__all__ = ["MySqlCapture", "changing_foreign_keys", "engine_numbers"]
-
 
 def engine_numbers(
     rows: Callable[..., list[Sequence[Any]]], source: str, schema: str, table: str

@@ -53,8 +53,6 @@ from mutation_api.cdc.update.values import GrowingColumn
 from mutation_api.errors import ConfigurationError, RecordLayoutError, SourcePositionError
 from mutation_api.format.hive_type import INTEGER_KINDS, TEXT_KINDS, HiveType
 
-__all__ = ["PostgreSql"]
-
 _TEXTS = ("text", "varchar", "bpchar", "name", "citext")
 _ALLOWED: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(("int2", "int4", "int8", "oid"), (*INTEGER_KINDS, "decimal", *TEXT_KINDS)),

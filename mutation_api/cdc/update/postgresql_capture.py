@@ -27,8 +27,6 @@ from mutation_api.cdc.update.settings import ObjectNames
 from mutation_api.cdc.update.sql_database import OPERATION_COLUMN, SEQUENCE_COLUMN, TIME_COLUMN, SqlDatabase
 from mutation_api.errors import RecordLayoutError
 
-__all__ = ["COLUMNS", "SETTINGS", "ColumnDetail", "PostgreSqlCapture", "TableDetail"]
-
 SETTINGS = {
     "DateStyle": "ISO, YMD",
     "IntervalStyle": "postgres",

@@ -21,9 +21,6 @@ from mutation_api.cdc.update.sql_database import without_nul
 from mutation_api.cdc.update.values import BUCKETS, NUMBER, GrowingColumn, matching, minus, seconds_of
 from mutation_api.errors import ConfigurationError
 
-__all__ = ["GROWING", "PRIVILEGES", "check_log_privileges", "dollar_quoted", "growing_column", "literal_of"]
-
-
 PRIVILEGES = """
 SELECT quote_ident(current_user), quote_ident(pg_get_userbyid(c.relowner)), pg_has_role(c.relowner, 'USAGE'),
        has_schema_privilege(c.relnamespace, 'CREATE') FROM pg_class c WHERE c.oid = %s"""

@@ -34,30 +34,6 @@ from typing import Any
 from mutation_api.cdc.source import Position
 from mutation_api.errors import SourcePositionError
 
-__all__ = [
-    "RECENT_KEPT",
-    "CaptureMethod",
-    "Fingerprint",
-    "ProgressMark",
-    "Run",
-    "StoredTextError",
-    "as_fingerprint",
-    "as_flag",
-    "as_identifier",
-    "as_key",
-    "as_name",
-    "as_names",
-    "as_optional_name",
-    "as_overlap",
-    "as_table_name",
-    "as_time",
-    "as_time_zone",
-    "one_of",
-    "parsed_json",
-    "ranges_of",
-    "seconds_of",
-]
-
 
 @dataclass(frozen=True)
 class Fingerprint:

@@ -45,24 +45,6 @@ from mutation_api.transaction.catalog import split_full_name, table_not_found
 from mutation_api.transaction.listener import metastore_errors_as_ours
 from mutation_api.upkeep.create_acid_table import UPDATE_PROPERTIES
 
-__all__ = [
-    "PREFIX",
-    "STATES",
-    "ObjectNames",
-    "UpdateSettings",
-    "as_method",
-    "enabled_tables",
-    "find_mark",
-    "find_settings",
-    "get_table",
-    "list_watermarks_of",
-    "mark_of",
-    "require_settings",
-    "watermark_table_of",
-    "write_settings",
-]
-
-
 PREFIX = UPDATE_PROPERTIES
 STATES = ("enabling", "enabled", "disabling")
 _NAME_CHARACTERS = 30

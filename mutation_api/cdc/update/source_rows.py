@@ -37,22 +37,6 @@ from mutation_api.errors import (
 from mutation_api.format.hive_type import HiveType, parse_hive_type
 from mutation_api.table.acid_table import AcidTable
 
-__all__ = [
-    "Difference",
-    "Effect",
-    "ReadPlan",
-    "SourceState",
-    "SteadySnapshot",
-    "check_bound",
-    "check_objects",
-    "differences",
-    "is_acknowledged",
-    "log_is_gone",
-    "repair_advice",
-    "source_state",
-    "steady_snapshot",
-]
-
 
 @dataclass(frozen=True)
 class ReadPlan:

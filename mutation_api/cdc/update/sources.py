@@ -32,18 +32,6 @@ from mutation_api.cdc.update.version_source import VersionSource
 from mutation_api.cdc.watermark import Watermark
 from mutation_api.errors import ConfigurationError
 
-__all__ = [
-    "NO_OPTIONS",
-    "SOURCE_VARIABLE",
-    "AnyCapture",
-    "BinlogOptions",
-    "BinlogSource",
-    "SourceAccess",
-    "capture_of",
-    "check_same_settings",
-    "check_same_source",
-]
-
 
 @dataclass(frozen=True, kw_only=True)
 class BinlogOptions:

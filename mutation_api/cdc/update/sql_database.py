@@ -30,17 +30,6 @@ from mutation_api.cdc.update.values import BUCKETS, GrowingColumn, null_advice, 
 from mutation_api.errors import ConfigurationError, ConnectionFailedError, RecordValueError
 from mutation_api.format.hive_type import HiveType
 
-__all__ = [
-    "OPERATION_COLUMN",
-    "RANGES_PER_STATEMENT",
-    "RECEIPT",
-    "SEQUENCE_COLUMN",
-    "TIME_COLUMN",
-    "CursorSnapshot",
-    "SqlDatabase",
-    "without_nul",
-]
-
 SEQUENCE_COLUMN, OPERATION_COLUMN, TIME_COLUMN = "hm_sequence", "hm_operation", "hm_at"
 """The columns of a log table, before those of the key."""
 RECEIPT = "'E'"

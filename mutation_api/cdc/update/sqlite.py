@@ -38,8 +38,6 @@ from mutation_api.cdc.update.values import (
 from mutation_api.errors import RecordLayoutError
 from mutation_api.format.hive_type import HiveType
 
-__all__ = ["Sqlite"]
-
 _NOW = "((julianday('now') - 2440587.5) * 86400.0)"
 _EXPRESSION = -2
 _BINARY = "BINARY"

@@ -38,15 +38,6 @@ from mutation_api.transaction.mutator_client import TXN_TIMEOUT, TXN_TIMEOUT_DEF
 from mutation_api.upkeep.compact import read_sizes
 from mutation_api.upkeep.delta_sizes import DeltaSizes, FileSizes
 
-__all__ = [
-    "UpdateStatus",
-    "Waiting",
-    "shown_time",
-    "status_text",
-    "update_status",
-    "waiting_changes",
-]
-
 
 @dataclass(frozen=True)
 class Waiting:

@@ -19,8 +19,6 @@ from mutation_api.cdc.update.progress_mark import Run
 from mutation_api.cdc.update.status import UpdateStatus, shown_time
 from mutation_api.upkeep.delta_sizes import DeltaSizes
 
-__all__ = ["Chart", "lag_chart", "rows_chart", "shown_seconds", "status_page"]
-
 PARTITIONS_SHOWN = 40
 COMPACTIONS_SHOWN = 20
 DAYS_SHOWN = 14

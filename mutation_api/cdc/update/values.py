@@ -33,21 +33,6 @@ from mutation_api.errors import ConfigurationError, RecordValueError, SourcePosi
 from mutation_api.format.conversion import convert_to_column
 from mutation_api.format.hive_type import HiveType, TypeFamily
 
-__all__ = [
-    "BUCKETS",
-    "NUMBER",
-    "GrowingColumn",
-    "InvalidError",
-    "appeared_below",
-    "matching",
-    "minus",
-    "null_advice",
-    "plain_number",
-    "seconds_of",
-    "to_hive_column",
-]
-
-
 _WIDEST = 70
 _NANOSECONDS = re.compile(r"[.,]\d{6}0*[1-9]")
 _FIRST = {

@@ -53,9 +53,6 @@ from mutation_api.cdc.update.source_rows import (
 from mutation_api.cdc.update.values import appeared_below
 from mutation_api.storage.location import Location
 
-__all__ = ["POSITION_FIELDS", "QuerySource", "RowSpool", "VersionSource", "mark_after"]
-
-
 PART_ROWS, PART_BYTES = 100_000, 16 << 20
 """Chunks are joined into a part (a row group of the file) until it reaches one of these sizes."""
 

@@ -17,9 +17,8 @@ from __future__ import annotations
 import argparse
 
 from mutation_api.cdc.messages.canal import CanalSource
-from mutation_api.cli.ingest.log_arguments import add_log_arguments, log_from, tables_from
-
-__all__ = ["add_arguments", "source_from", "tables_from"]
+from mutation_api.cli.ingest.log_arguments import add_log_arguments, log_from
+from mutation_api.cli.ingest.log_arguments import tables_from as tables_from  # offered to the command
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

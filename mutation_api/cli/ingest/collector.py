@@ -22,8 +22,6 @@ from mutation_api.cli.ingest.log_arguments import add_binary_argument
 from mutation_api.cli.table_arguments import listed_names, location_from, optional_names
 from mutation_api.format.text_values import BinaryEncoding
 
-__all__ = ["add_arguments", "source_from", "tables_from"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of this kind of source."""

@@ -51,8 +51,6 @@ from mutation_api.cli.write_arguments import add_interval_arguments
 from mutation_api.errors import ConfigurationError, StoppedAtStatementError
 from mutation_api.transaction.attempts import Attempts
 
-__all__ = ["KINDS", "add_arguments", "run"]
-
 APP_NAME = "hive-mutate ingest"
 
 KINDS = {

@@ -37,16 +37,10 @@ from mutation_api.cdc.messages.debezium_values import (
     TIME_MODES,
     DebeziumValues,
 )
-from mutation_api.cli.ingest.log_arguments import (
-    add_log_arguments,
-    add_source_schema_argument,
-    log_from,
-    tables_from,
-)
+from mutation_api.cli.ingest.log_arguments import add_log_arguments, add_source_schema_argument, log_from
+from mutation_api.cli.ingest.log_arguments import tables_from as tables_from  # offered to the command
 from mutation_api.cli.parsers import add_repeatable
 from mutation_api.errors import ConfigurationError
-
-__all__ = ["add_arguments", "source_from", "tables_from"]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -29,26 +29,6 @@ from mutation_api.errors import ConfigurationError
 from mutation_api.format.printable import check_no_secret
 from mutation_api.format.text_values import BinaryEncoding
 
-__all__ = [
-    "REGISTRY_PASSWORD_VARIABLE",
-    "TABLE_MAP_FORM",
-    "add_binary_argument",
-    "add_kafka_arguments",
-    "add_kafka_settings",
-    "add_log_arguments",
-    "add_source_schema_argument",
-    "add_spill_argument",
-    "kafka_settings_from",
-    "kafka_topics_from",
-    "log_from",
-    "only_topic",
-    "setting_parser",
-    "settings_in",
-    "table_map",
-    "tables_from",
-]
-
-
 TABLE_MAP_FORM = "NAME=DB.TABLE[:A,B]"
 
 _FORM = re.compile(r"(?P<source>[^=]+)=(?P<target>[^=:]+)(?::(?P<key>[^=:]+))?")

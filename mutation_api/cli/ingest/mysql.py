@@ -45,8 +45,6 @@ from mutation_api.cli.parsers import add_repeatable
 from mutation_api.cli.table_arguments import listed_names
 from mutation_api.errors import ConfigurationError
 
-__all__ = ["PASSWORD_VARIABLE", "add_arguments", "source_from", "tables_from"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the arguments of this kind of source."""

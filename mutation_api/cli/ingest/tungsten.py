@@ -36,8 +36,6 @@ from mutation_api.cli.table_arguments import listed_names, location_from
 from mutation_api.errors import ConfigurationError
 from mutation_api.format.text_values import BinaryEncoding
 
-__all__ = ["add_arguments", "full_name", "source_from", "tables_from"]
-
 _ESCAPED = re.compile(r"\\(?:x[0-9A-Fa-f]{2}|u[0-9A-Fa-f]{4}|[nrt])")
 
 

@@ -25,16 +25,6 @@ from mutation_api.cli.table_arguments import ReportLoss, add_lock_timeout_argume
 from mutation_api.cli.terminal import progress
 from mutation_api.errors import ConfigurationError
 
-__all__ = [
-    "ACTIONS",
-    "add_arguments",
-    "add_run_arguments",
-    "extract_options",
-    "run",
-    "tables_of",
-]
-
-
 ACTIONS = {
     "enable": "capture the changes of a table in the source",
     "extract": "apply captured changes, exactly once",

@@ -18,8 +18,6 @@ from mutation_api.cli.table_arguments import metastore_from
 from mutation_api.cli.terminal import say
 from mutation_api.cli.update.command import APP_NAME, add_run_arguments, extract_options
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""

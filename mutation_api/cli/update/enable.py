@@ -21,8 +21,6 @@ from mutation_api.cli.parsers import add_flag, add_repeatable
 from mutation_api.cli.table_arguments import listed_names, metastore_from
 from mutation_api.cli.terminal import say, say_aside
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""

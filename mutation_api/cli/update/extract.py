@@ -20,8 +20,6 @@ from mutation_api.cli.table_arguments import metastore_from
 from mutation_api.cli.terminal import say_report
 from mutation_api.cli.update.command import APP_NAME, add_run_arguments, extract_options, tables_of
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""

@@ -14,8 +14,6 @@ from mutation_api.cli.parsers import add_flag
 from mutation_api.cli.table_arguments import metastore_from
 from mutation_api.cli.terminal import say, say_aside
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""

@@ -18,8 +18,6 @@ from mutation_api.cli.table_arguments import metastore_from
 from mutation_api.cli.terminal import say
 from mutation_api.cli.update.command import tables_of
 
-__all__ = ["add_arguments", "run"]
-
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the options."""

@@ -25,8 +25,6 @@ from mutation_api.orc.format.compression import DAMAGE, unpacked
 from mutation_api.orc.format.protobuf import as_bytes, as_number, fields_of
 from mutation_api.orc.format.tail import OrcTail
 
-__all__ = ["HASHED_KINDS", "MOST_VALUES", "BloomFilter", "hashes_of", "parse_bloom_filters"]
-
 HASHED_KINDS = {**dict.fromkeys(INTEGER_KINDS, (1, 2, 3, 4)), "string": (7,)}
 """The kinds of a file's column whose values are looked up, by the kind of the table's column."""
 MOST_VALUES = 1000

@@ -36,18 +36,6 @@ from mutation_api.orc.format.tail import OrcTail, tail_of
 from mutation_api.orc.format.type_tree import TypeKind, TypeNode, last_within
 from mutation_api.storage.protocol import is_fault_of_machine
 
-__all__ = [
-    "FAULTS",
-    "OLDEST",
-    "check_values",
-    "check_version",
-    "checked_stripe",
-    "fault_of",
-    "faults_of",
-    "null_keys",
-    "open_orc",
-]
-
 OLDEST = 25
 """The oldest accepted major version. The package requires the same version."""
 

@@ -21,19 +21,6 @@ import pyarrow as pa
 
 from mutation_api.orc.format.protobuf import varint_at
 
-__all__ = [
-    "DAMAGE",
-    "LARGEST_BLOCK_BYTES",
-    "Chunk",
-    "Compression",
-    "chunk_contents",
-    "chunk_header",
-    "chunks_of",
-    "holds_bytes",
-    "original_chunks",
-    "unpacked",
-]
-
 DAMAGE = (ValueError, IndexError, OverflowError, OSError, zlib.error, pa.ArrowException)
 """The errors that unpacking and parsing arbitrary bytes can raise. Each of them means a damaged file."""
 

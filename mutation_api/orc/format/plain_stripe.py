@@ -45,8 +45,6 @@ from mutation_api.orc.format.protobuf import (
 from mutation_api.orc.format.stripe_sections import Stream, StripeFooter
 from mutation_api.orc.format.tail import CALENDARS, OrcTail, StripeInfo
 
-__all__ = ["MOST_BYTES", "PlainStripes", "plain_file", "plain_stripe"]
-
 _LEAST_BYTES = 64 * 1024
 MOST_BYTES = 64 * 1024 * 1024
 """Streams that are shorter in the file, or may be longer when inflated, are not copied."""

@@ -43,16 +43,6 @@ from mutation_api.orc.format.stripe_sections import Encoding, IndexEntry, Stream
 from mutation_api.orc.format.tail import OrcTail, StripeInfo
 from mutation_api.orc.format.type_tree import TypeKind
 
-__all__ = [
-    "FIXED_WIDTHS",
-    "PositionedStream",
-    "RowGroups",
-    "Span",
-    "plain_groups",
-    "positioned_streams",
-    "ranges_of_groups",
-]
-
 _BOOLEAN, _BYTE, _FLOAT, _DOUBLE, _STRING, _BINARY, _TIMESTAMP = 0, 1, 5, 6, 7, 8, 9
 _VARCHAR, _CHAR, _INSTANT = 16, 17, 18
 FIXED_WIDTHS = {_FLOAT: 4, _DOUBLE: 8}

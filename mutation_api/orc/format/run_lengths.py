@@ -22,25 +22,6 @@ from collections.abc import Callable, Iterator
 
 from mutation_api.orc.format.protobuf import numbers_in, signed, varint_at
 
-__all__ = [
-    "LONGEST_RUN_BYTES",
-    "WIDTHS",
-    "RunKind",
-    "check_lengths",
-    "check_scales",
-    "check_tags",
-    "end_of_runs",
-    "first_bytes",
-    "run_at",
-    "runs_of_bytes",
-    "skip_varints",
-    "sum_of_first_lengths",
-    "sum_of_lengths",
-    "without_first_bytes",
-    "zeros",
-]
-
-
 WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
 """The number of bits of a value in runs of version 2, by their code."""
 _MOST_BITS = 32

@@ -52,19 +52,6 @@ from mutation_api.format.timestamps import (
 )
 from mutation_api.orc.format.protobuf import as_bytes, as_number, cached_if_small, fields_of, signed
 
-__all__ = [
-    "Storable",
-    "column_count",
-    "column_id",
-    "column_type_in",
-    "comparable_range",
-    "holds_dates",
-    "hollow",
-    "nulled",
-    "storable",
-    "union_safe",
-]
-
 
 @dataclass(frozen=True)
 class Storable:

@@ -34,16 +34,6 @@ from mutation_api.orc.format.tail import OrcTail, StripeInfo
 from mutation_api.orc.format.time_zones import is_zone_name
 from mutation_api.orc.format.type_tree import type_nodes
 
-__all__ = [
-    "Encoding",
-    "IndexEntry",
-    "Stream",
-    "StripeFooter",
-    "parse_row_index",
-    "parse_statistics",
-    "parse_stripe_footer",
-]
-
 _STATISTICS_STRIPE = 1
 _STATISTICS_COLUMN = 1
 _ENCODING_KIND, _DICTIONARY_SIZE = 1, 2

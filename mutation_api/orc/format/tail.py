@@ -55,20 +55,6 @@ from mutation_api.orc.format.type_tree import LARGEST_COUNT, TypeKind, TypeNode,
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
 
-__all__ = [
-    "CALENDARS",
-    "TAIL_CHECKSUM_BYTES",
-    "OrcTail",
-    "StripeInfo",
-    "parse_tail",
-    "read_tail",
-    "tail_checksum",
-    "tail_length",
-    "tail_of",
-    "with_type_attributes",
-]
-
-
 TAIL_CHECKSUM_BYTES = 4096
 """The number of bytes at the end of a file that its checksum covers (all bytes of a shorter file).
 

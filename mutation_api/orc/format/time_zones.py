@@ -36,8 +36,6 @@ import pyarrow as pa
 from mutation_api.format.plain_array import has_timestamp
 from mutation_api.format.timestamps import FIRST_KNOWN_INSTANT
 
-__all__ = ["add_zone", "find_zones", "is_zone_name", "missing_zone", "named_zone", "uses_early_offsets"]
-
 _SYSTEM = Path("/usr/share/zoneinfo")
 _VARIABLE = "TZDIR"
 _MISSING = re.compile(r"Time zone file (.+) does not exist|Can't open (.+)")

@@ -14,17 +14,6 @@ from typing import NamedTuple
 
 from mutation_api.orc.format.protobuf import as_bytes, as_number, fields_of, numbers_in
 
-__all__ = [
-    "DEEPEST",
-    "LARGEST_COUNT",
-    "TypeKind",
-    "TypeNode",
-    "column_numbers",
-    "last_within",
-    "numbers_of_columns",
-    "type_nodes",
-]
-
 DEEPEST = 100
 """The maximum depth of types that are read. Decoders, and the code that handles values, use recursion."""
 LARGEST_COUNT = 100_000

@@ -31,17 +31,6 @@ from mutation_api.format.timestamps import (
 )
 from mutation_api.orc.read.type_changes import converted, cut, texts_of_floats
 
-__all__ = [
-    "BATCH_ROWS_DEFAULT",
-    "FINE_TIMESTAMPS",
-    "ReadOptions",
-    "TimestampForm",
-    "column_type",
-    "read_column",
-    "replace_timestamps",
-]
-
-
 BATCH_ROWS_DEFAULT = 65_536
 
 

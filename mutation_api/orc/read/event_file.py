@@ -29,18 +29,6 @@ from mutation_api.format.layout import AcidVersion
 from mutation_api.format.merge_events import EventKeys, find_disorder
 from mutation_api.storage.location import Location
 
-__all__ = [
-    "EventChunk",
-    "EventFile",
-    "EventFileKind",
-    "LateColumns",
-    "StripeEvents",
-    "check_buckets",
-    "check_operations",
-    "check_order",
-    "take_rows",
-]
-
 
 class EventFileKind(enum.Enum):
     """The kind of a file. ORIGINAL: rows without events in original, loaded or insert-only files."""

@@ -43,8 +43,6 @@ from mutation_api.orc.read.file_columns import FileColumns, NumberedRows, Wanted
 from mutation_api.orc.read.orc_input import OrcInput
 from mutation_api.storage.protocol import Storage
 
-__all__ = ["count_stripes", "event_fields", "read_events"]
-
 _KEY_FIELDS = EVENT_FIELDS[:-1]
 _EXPECTED = event_schema(pa.struct([]))
 _KEY_TYPES = [_EXPECTED.field(name).type for name in _KEY_FIELDS]

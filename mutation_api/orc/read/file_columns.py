@@ -33,8 +33,6 @@ from mutation_api.orc.read.type_changes import NOT_UTF8, first_not_utf8, timesta
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.bucket_resolver import Placement
 
-__all__ = ["FileColumns", "NumberedRows", "RowChoice", "SoughtRows", "Wanted", "names_in_file"]
-
 _SMALL_BYTES = 64 * 1024
 """Reading a file up to this size is faster than determining which parts need not be read."""
 _NAMELESS_COLUMN = re.compile(r"_col([0-9]+)")

@@ -24,8 +24,6 @@ from mutation_api.errors import RecordLayoutError
 from mutation_api.format.plain_array import plain_array
 from mutation_api.orc.format.stored_values import Range
 
-__all__ = ["KeyFilter"]
-
 _SIEVE_BITS = range(12, 25)
 _SIEVE_ENTRIES_PER_KEY = 32
 _GOLDEN_RATIO = np.uint64(0x9E3779B97F4A7C15)

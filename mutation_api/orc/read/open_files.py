@@ -23,9 +23,6 @@ from mutation_api.storage.location import Location
 from mutation_api.storage.object_store import SizedInput
 from mutation_api.storage.protocol import Storage
 
-__all__ = ["OPEN_FILES", "OpenFile", "OpenFiles", "RangedInput", "open_stream"]
-
-
 END_BYTES = 64 * 1024
 """The number of bytes at the end of the file that are fetched first."""
 GAP_BYTES = 512 * 1024

@@ -52,8 +52,6 @@ from mutation_api.orc.read.stripe_decoder import StripeDecoder, decoding_fault
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
 
-__all__ = ["OrcInput"]
-
 logger = logging.getLogger(__name__)
 
 _OUT_OF_RANGE = "out of range for nanosecond"

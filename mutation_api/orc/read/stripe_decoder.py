@@ -33,8 +33,6 @@ from mutation_api.orc.read.column_reader import (
 from mutation_api.orc.read.type_changes import NOT_UTF8, may_be_padded, without_padding
 from mutation_api.storage.location import Location
 
-__all__ = ["NULL_KEY", "StripeDecoder", "decoding_fault"]
-
 _OUT_OF_RANGE = "out of range for nanosecond"
 
 NULL_KEY = "a map has a NULL key; Hive can read it, but Arrow cannot hold it"

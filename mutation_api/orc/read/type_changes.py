@@ -39,18 +39,6 @@ from mutation_api.format.plain_array import list_offsets, map_parts, rebased_lis
 from mutation_api.format.timestamps import proleptic_from_hybrid_days, proleptic_from_hybrid_timestamps
 from mutation_api.orc.format.stored_values import column_count
 
-__all__ = [
-    "NOT_UTF8",
-    "converted",
-    "cut",
-    "first_not_utf8",
-    "may_be_padded",
-    "texts_of_floats",
-    "timestamps_of_texts",
-    "without_padding",
-]
-
-
 _Converter = Callable[[pa.Array, HiveType, int], pa.Array]
 
 

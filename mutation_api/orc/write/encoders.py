@@ -28,16 +28,6 @@ from mutation_api.orc.write.file_compressor import FileCompressor
 from mutation_api.orc.write.row_index import KeyLog
 from mutation_api.table.acid_table import ZLIB, BloomFilters
 
-__all__ = [
-    "BATCH_ROWS",
-    "COMPRESSION_BLOCK_BYTES",
-    "ROW_INDEX_STRIDE",
-    "PyarrowEncoder",
-    "PyorcEncoder",
-    "TailHoldingSink",
-]
-
-
 BATCH_ROWS = 1024
 """A stripe can end only after a multiple of this number of rows. It is small, to limit the memory for wide
 rows.

@@ -70,8 +70,6 @@ from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import OutputFile
 from mutation_api.table.acid_table import NO_BLOOM_FILTERS, ZLIB, BloomFilters, WriterOptions
 
-__all__ = ["EventFileFacts", "EventRows", "OrcEventWriter", "append_user_metadata"]
-
 
 class EventRows:
     """Converts the rows of one file to their stored form.

@@ -52,8 +52,6 @@ from mutation_api.orc.format.protobuf import (
 from mutation_api.orc.format.tail import StripeInfo, parse_tail
 from mutation_api.orc.write.row_index import MovedRowIndex
 
-__all__ = ["KEPT_BYTES_DEFAULT", "FileCompressor"]
-
 KEPT_BYTES_DEFAULT = 4096
 
 _LEVEL = 3

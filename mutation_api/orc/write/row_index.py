@@ -27,9 +27,6 @@ from mutation_api.orc.format.protobuf import (
     varint,
 )
 
-__all__ = ["KeyLog", "MovedRowIndex"]
-
-
 _INDEX_ENTRY, _ENTRY_POSITIONS = 1, 1
 _PRESENT, _DATA, _LENGTH, _SECONDARY = 0, 1, 2, 5
 """The kinds of streams."""

@@ -37,8 +37,6 @@ from mutation_api.storage.protocol import FileEntry
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.upkeep.verify.recorded_statistics import parse_recorded, row_group_statistics
 
-__all__ = ["SearchedFile", "SoughtKeys", "search_file"]
-
 _CHUNK_BYTES = 8 * 1024 * 1024
 _NAMELESS = re.compile(r"_col[0-9]+")
 _MARKS = {

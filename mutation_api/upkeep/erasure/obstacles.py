@@ -16,13 +16,6 @@ from mutation_api.transaction.catalog import split_full_name
 from mutation_api.upkeep.erasure.table_search import FoundFile, TableSearch
 from mutation_api.upkeep.transaction_files import current_ids
 
-__all__ = [
-    "Obstacle",
-    "compactions_by_age",
-    "is_below_open_writers",
-    "obstacles",
-]
-
 _FILES_SHOWN = 3
 _WAIT_FOR_IT = "Run the same command again to wait for it; hive-mutate show compactions shows it"
 _NO_WORKER = (

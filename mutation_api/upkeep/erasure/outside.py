@@ -23,8 +23,6 @@ from mutation_api.upkeep.erasure.obstacles import Obstacle
 from mutation_api.upkeep.erasure.table_search import TableSearch
 from mutation_api.upkeep.transaction_files import files_below
 
-__all__ = ["RemovedMetadata", "not_looked_at", "remove_metadata", "snapshots"]
-
 _SNAPSHOTS = ".snapshot"
 _WITH_SNAPSHOTS = ("hdfs", "viewfs")
 _OBJECT_STORES = ("s3a", "gs", "abfss")

@@ -24,8 +24,6 @@ from mutation_api.errors import ConfigurationError
 from mutation_api.upkeep.erasure.obstacles import Obstacle
 from mutation_api.upkeep.erasure.table_search import FoundFile, TableSearch
 
-__all__ = ["ErasedTable", "ErasureReport", "found_before", "hashed", "is_erasure_signed_by", "signed"]
-
 _HMAC, _ED25519 = "HMAC-SHA256", "Ed25519"
 _LEAST_KEY_BYTES = 16
 _PEM = b"-----BEGIN "

@@ -26,8 +26,6 @@ from mutation_api.upkeep.erasure.file_search import SearchedFile, SoughtKeys, se
 from mutation_api.upkeep.kept_files import kept_directory_of
 from mutation_api.upkeep.transaction_files import files_below
 
-__all__ = ["FoundFile", "TableSearch", "search_table", "sought_partitions"]
-
 _STAGING_NAME = re.compile(re.escape(STAGING_PREFIX) + r"(\d+)")
 
 Progress = Callable[[str], None]

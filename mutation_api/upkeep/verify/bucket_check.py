@@ -28,9 +28,6 @@ from mutation_api.table.bucket_resolver import BucketIdResolver
 from mutation_api.upkeep.verify.event_rules import Broken, twice_rule
 from mutation_api.upkeep.verify.finding import Finding
 
-__all__ = ["BucketCheck", "BucketResult", "HashCheck"]
-
-
 _Mask = NDArray[np.bool_]
 
 

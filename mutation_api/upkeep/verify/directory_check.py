@@ -31,8 +31,6 @@ from mutation_api.storage.protocol import FileEntry
 from mutation_api.storage.tree import Directories
 from mutation_api.upkeep.verify.finding import Finding, IdState, KnownIds, state_of
 
-__all__ = ["PartitionFiles", "check_directory", "committed_directories"]
-
 _FLUSH_LENGTH_BYTES = 8
 _OLD_VERSION_BYTES, _VERSION_BYTES = b"\0\0\0\0", b"2"
 _MARKERS_OF_HIVE_4 = (COMPACTED, "truncated", "dropped")

@@ -30,18 +30,6 @@ from mutation_api.orc.format.protobuf import MAGIC
 from mutation_api.orc.format.tail import OrcTail
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
 
-__all__ = [
-    "Broken",
-    "FileCounts",
-    "FooterFault",
-    "broken_rules",
-    "codec_faults",
-    "footer_faults",
-    "layout_faults",
-    "twice_rule",
-]
-
-
 _Mask = NDArray[np.bool_]
 
 

@@ -37,8 +37,6 @@ from mutation_api.upkeep.verify.event_rules import (
 from mutation_api.upkeep.verify.finding import Finding
 from mutation_api.upkeep.verify.statistics_check import StatisticsCheck, misspelled
 
-__all__ = ["check_file"]
-
 _KEY_FIELDS = EVENT_FIELDS[:-1]
 _OPTIONS = ReadOptions(TimestampForm.MICROSECONDS, truncate_nanoseconds=True)
 

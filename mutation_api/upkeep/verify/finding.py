@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.storage.location import Location
 
-__all__ = ["RULES", "Finding", "IdState", "KnownIds", "Rule", "Severity", "state_of"]
-
 
 class IdState(enum.Enum):
     """The state of an id: COMMITTED, ABORTED, OPEN, or UNKNOWN (not allocated)."""

@@ -21,9 +21,6 @@ from mutation_api.storage.tree import Directories
 from mutation_api.upkeep.verify.directory_check import committed_directories
 from mutation_api.upkeep.verify.finding import Finding, KnownIds
 
-__all__ = ["Registered", "has_younger", "row_statistics", "unregistered_partitions"]
-
-
 _ACCURATE = "COLUMN_STATS_ACCURATE"
 
 

@@ -40,9 +40,6 @@ from mutation_api.orc.format.stored_values import comparable_range
 from mutation_api.orc.format.stripe_sections import StripeFooter, parse_row_index, parse_statistics
 from mutation_api.orc.format.tail import OrcTail, StripeInfo
 
-__all__ = ["RecordedStatistics", "difference", "differing_sum", "parse_recorded", "row_group_statistics"]
-
-
 _INTEGERS, _DOUBLES, _TEXTS, _TRUTHS, _DECIMALS, _BINARIES = 2, 3, 4, 5, 6, 8
 """Fields of ColumnStatistics."""
 _SUM, _SUM_OF_BINARIES, _COUNTS = 3, 1, 1

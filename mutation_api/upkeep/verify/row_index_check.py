@@ -35,8 +35,6 @@ from mutation_api.orc.format.stripe_sections import StripeFooter, parse_row_inde
 from mutation_api.orc.format.tail import OrcTail
 from mutation_api.orc.format.type_tree import TypeKind
 
-__all__ = ["GroupCounts", "PositionFault", "RunPlaces", "StripeBytes"]
-
 _BITS_PER_BYTE = 8
 
 

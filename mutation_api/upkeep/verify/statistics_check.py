@@ -46,9 +46,6 @@ from mutation_api.upkeep.verify.recorded_statistics import (
 )
 from mutation_api.upkeep.verify.row_index_check import GroupCounts, StripeBytes
 
-__all__ = ["ColumnValues", "Difference", "StatisticsCheck", "column_statistics", "misspelled"]
-
-
 _STATISTICS = "orc-statistics"
 
 

@@ -35,8 +35,6 @@ from mutation_api.upkeep.verify.metastore_check import (
 )
 from mutation_api.upkeep.verify.statistics_check import column_statistics
 
-__all__ = ["Progress", "VerifyProgress", "VerifyReport", "verify_table", "verify_view"]
-
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 

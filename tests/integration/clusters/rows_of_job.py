@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 
 JOB = Path(__file__).with_name("yarn_job.py")
 QUERY_SECONDS = 400

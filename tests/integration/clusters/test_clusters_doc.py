@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from judges.storages.hdfs_cluster import MiniHdfs
 from mutation_api.cli import main as command
 from tests.fixtures.fix_yarn import (

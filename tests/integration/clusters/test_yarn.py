@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from metastore_client.remote.thrift_client import open_client
 from tests.fixtures.fix_clock import wait_until
 from tests.fixtures.fix_yarn import SubmittedJob, YarnCluster, submit

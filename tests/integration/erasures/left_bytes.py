@@ -13,8 +13,6 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.orc
 
-__all__ = ["files_with", "leaves"]
-
 
 def files_with(root: Path, values: Collection[object]) -> list[str]:
     """The files below a directory that hold one of the values, with where it was found."""

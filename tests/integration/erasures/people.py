@@ -12,13 +12,11 @@ from pathlib import Path
 import pyarrow as pa
 
 from judges.errors import HiveError
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from judges.process import in_rounds
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
 from mutation_api import Hive
 from mutation_api.storage.local import LocalStorage
-
-__all__ = ["Died", "People", "cleaning", "email"]
 
 
 class Died(BaseException):

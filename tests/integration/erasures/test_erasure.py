@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from metastore_client.remote.thrift_client import open_client
 from mutation_api import ConfigurationError, connect
 from mutation_api.cli.main import main

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from judges.storages.hdfs_cluster import MiniHdfs
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from mutation_api import Location, connect, erase

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from judges.errors import HiveError
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from mutation_api import ConfigurationError, Hive, LockNotAcquiredError, connect
 from mutation_api.cdc import Export
 from tests.support.dying_targets import Died, Mortal

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyorc
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from mutation_api import connect
 from mutation_api.format.hive_type import parse_hive_type
 from mutation_api.hive.connection import Hive

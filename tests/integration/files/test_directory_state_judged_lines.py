@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from judges.errors import HiveError
-from judges.hive.hive_judges import DirectoryState as HivesState
 from judges.hive.hive_judges import Hive31, Hive41
+from judges.hive.model import DirectoryState as HivesState
 from metastore_client.valid_ids import NO_OPEN_ID, ValidTxnList, ValidWriteIdList
 from mutation_api.errors import DirectoryStateError
 from mutation_api.format.directory_state import COMPACTED, DirectoryState, choose_directories
 from mutation_api.format.layout import (
+    BASE_MARKER,
     LONG_MIN,
     AcidVersion,
     DeltaDirectory,
@@ -22,7 +23,6 @@ from mutation_api.format.layout import (
     delta_directory_name,
     is_hidden,
 )
-from mutation_api.read.partition_files import BASE_MARKER
 from tests.fixtures.fix_newest import HIVE_4, NEWEST
 from tests.support.directory_cases import base_directory_name
 

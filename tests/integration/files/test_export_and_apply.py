@@ -10,7 +10,7 @@ import pyarrow.orc as orc
 import pyarrow.parquet as pq
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from mutation_api.cli.main import main
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

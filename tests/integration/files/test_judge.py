@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from judges.errors import HiveError, JudgeError, ReadersDisagreeError
-from judges.hive.hive_judges import Hive23, HiveRow
+from judges.hive.hive_judges import Hive23
+from judges.hive.model import HiveRow
 from metastore_client.remote.thrift_client import open_client
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from judges.errors import HiveError, ReadersDisagreeError
-from judges.hive.hive_judges import Hive4, Hive31, Hive41, HiveJudge
+from judges.hive.hive_judges import Hive4, Hive31, Hive41
+from judges.hive.judge import HiveJudge
 from metastore_client.model import (
     DataOperationType,
     LockComponent,

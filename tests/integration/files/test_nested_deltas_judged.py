@@ -7,7 +7,7 @@ import shutil
 import pyarrow as pa
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from mutation_api.hive.connect import connect
 from tests.integration.upkeep.soundness import check_sound
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from metastore_client import ColumnInfo
 from metastore_client.remote.thrift_client import open_client
 from mutation_api import connect, create_acid_table

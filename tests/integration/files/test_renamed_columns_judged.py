@@ -6,7 +6,8 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from judges.hive.hive_judges import Hive4, Hive23, Hive31, Hive41, HiveJudge
+from judges.hive.hive_judges import Hive4, Hive23, Hive31, Hive41
+from judges.hive.judge import HiveJudge
 from metastore_client.remote.thrift_client import open_client
 from tests.fixtures.fix_judge import LINES, new_database, started
 from tests.support.either_engine import Engine

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from metastore_client.remote.thrift_client import open_client
 from mutation_api import connect
 from mutation_api.errors import TableNotMutableError

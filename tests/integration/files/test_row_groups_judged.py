@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from metastore_client.remote.thrift_client import open_client
 from mutation_api.format.hive_type import arrow_type, parse_hive_type
 from mutation_api.transaction.builder import MutatorClientBuilder

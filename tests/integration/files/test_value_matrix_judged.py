@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from mutation_api import TimestampForm, connect
 from mutation_api.format.hive_type import HiveType, parse_hive_type
 from tests.integration.files.hive_values import read_back, shown

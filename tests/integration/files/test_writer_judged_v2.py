@@ -18,7 +18,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from judges.hive.hive_judges import Hive31, Hive41, HiveRow
+from judges.hive.hive_judges import Hive31, Hive41
+from judges.hive.model import HiveRow
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from mutation_api.format.bucket_hash import hash_columns
 from mutation_api.format.event import RowIdArrays, bucket_ids, bucket_property

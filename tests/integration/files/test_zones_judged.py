@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from mutation_api.hive.connect import connect
 from tests.fixtures.fix_hive_elsewhere import KINDS
 from tests.fixtures.fix_judge import new_database, started

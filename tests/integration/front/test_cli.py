@@ -16,7 +16,7 @@ from judges.hive.hive_judges import Hive23, Hive41
 from metastore_client.client import MetastoreClient
 from metastore_client.model import LockInfo
 from metastore_client.remote.thrift_client import open_client
-from mutation_api.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
+from mutation_api.cli.terminal import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK
 from tests.fixtures.fix_clock import wait_until
 from tests.fixtures.fix_judge import new_database
 from tests.integration.conftest import MakeTable, Run

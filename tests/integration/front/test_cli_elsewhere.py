@@ -18,12 +18,14 @@ import pyarrow.parquet
 import pytest
 from pyspark.sql import SparkSession
 
-from judges.hive.hive_judges import Hive23, HiveJudge
+from judges.hive.hive_judges import Hive23
+from judges.hive.judge import HiveJudge
 from judges.jars import fetch_all, read_pins
 from judges.storages.hdfs_cluster import MiniHdfs
 from judges.storages.s3_server import S3Server
 from metastore_client.client import MetastoreClient
-from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
+from mutation_api.cli.main import main
+from mutation_api.cli.terminal import EXIT_FAILED, EXIT_OK
 from mutation_api.storage.location import Location
 from tests.cdc_writers.tungsten import staging_record
 from tests.integration.conftest import Run

@@ -13,7 +13,7 @@ import pytest
 
 from judges.hive.hive_judges import Hive23
 from metastore_client.client import MetastoreClient
-from mutation_api.cli.main import EXIT_OK
+from mutation_api.cli.terminal import EXIT_OK
 from tests.integration.conftest import MakeTable, Run
 from tests.integration.front.test_cli import locks, run, short
 from tests.integration.transactions.live_table import FilledTable, LiveTable, delete, insert, update

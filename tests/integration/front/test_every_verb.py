@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from mutation_api import (
     MutatorClientBuilder,
     Transaction,
@@ -30,9 +30,10 @@ from mutation_api import (
     track,
     update_where,
 )
-from mutation_api.cli.main import EXIT_OK
+from mutation_api.cli.terminal import EXIT_OK
 from mutation_api.errors import TransactionStateError
-from mutation_api.hive.connection import Hive, TableHandle
+from mutation_api.hive.connection import Hive
+from mutation_api.hive.table_handle import TableHandle
 from tests.fixtures.fix_judge import LINES
 from tests.integration.conftest import Run
 from tests.support.hive_site import write_hive_site

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from examples import spark_job, two_tables
 from metastore_client.embedded.server import EmbeddedMetastore
-from mutation_api.cli.main import EXIT_INTERRUPTED
+from mutation_api.cli.terminal import EXIT_INTERRUPTED
 from tests.fixtures.fix_clock import wait_until
 
 pytestmark = pytest.mark.slow

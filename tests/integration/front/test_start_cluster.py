@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from tests.fixtures.fix_yarn import YarnCluster, submitting_environment, write_defaults
 from tests.support.doc_blocks import DOCS, run_blocks
 from tests.support.hadoop_files import write_site

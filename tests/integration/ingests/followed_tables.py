@@ -21,10 +21,10 @@ from judges.mysql import MySqlJudge
 from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api import ROW_ID_COLUMN, connect
+from mutation_api.cdc.mysql.server import PASSWORD_VARIABLE
 from mutation_api.cdc.update.database import PASSWORD_VARIABLE as SOURCE_PASSWORD_VARIABLE
 from mutation_api.cdc.update.sources import SOURCE_VARIABLE
 from mutation_api.cli.ingest import command
-from mutation_api.cli.ingest.mysql import PASSWORD_VARIABLE
 from mutation_api.cli.main import main
 from mutation_api.cli.update import enable, extract
 from mutation_api.upkeep.create_acid_table import create_acid_table

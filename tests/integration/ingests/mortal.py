@@ -14,8 +14,6 @@ from metastore_client.errors import TxnAbortedError
 from metastore_client.model import TxnState
 from mutation_api.storage.local import LocalStorage
 
-__all__ = ["END", "Died", "Mortal", "bury", "last_of"]
-
 STORAGE_STEPS = ("create_directory", "create", "stage", "publish", "sync_directory", "delete_directory")
 END = "end"
 """The step after the last."""

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from judges.hive.hive_judges import Hive23, HiveJudge
+from judges.hive.hive_judges import Hive23
+from judges.hive.judge import HiveJudge
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo, LockState
 from metastore_client.remote.thrift_client import open_client

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from judges.mysql import MySqlJudge
 from judges.storages.hdfs_cluster import MiniHdfs
 from judges.storages.s3_server import S3Server
@@ -33,7 +33,8 @@ from mutation_api.cdc import (
 from mutation_api.cdc.spark_engine import read_source
 from mutation_api.cdc.tungsten_files import TEXT_DEFAULT, splits, staging_files
 from mutation_api.cli import spark_engine
-from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
+from mutation_api.cli.main import main
+from mutation_api.cli.terminal import EXIT_FAILED, EXIT_OK
 from mutation_api.errors import InputError, InputFormatError, MutationError
 from mutation_api.spark.worker_errors import translated_worker_errors
 from mutation_api.storage.connect import configure_storage, storage_at

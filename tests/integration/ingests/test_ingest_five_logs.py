@@ -26,7 +26,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from judges.kafka import Kafka
 from judges.mysql import MySqlJudge
 from metastore_client.client import MetastoreClient

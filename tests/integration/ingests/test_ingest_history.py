@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from judges.mysql import MySqlJudge
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from judges.kafka import Kafka
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo
@@ -25,7 +25,8 @@ from mutation_api import LocalOptions
 from mutation_api.cdc import DebeziumSource, IngestReport, KafkaTopics, TableMapping, ingest, list_watermarks
 from mutation_api.cdc.kafka.offsets import KafkaMark
 from mutation_api.cdc.source import Position
-from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
+from mutation_api.cli.main import main
+from mutation_api.cli.terminal import EXIT_FAILED, EXIT_OK
 from mutation_api.errors import SourcePositionError
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.integration.ingests.mortal import END, Died, Mortal, bury

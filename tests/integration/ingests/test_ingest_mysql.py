@@ -20,8 +20,8 @@ from judges.mysql import MySqlJudge
 from metastore_client.errors import NoSuchTxnError, TxnAbortedError
 from metastore_client.model import ColumnInfo, TableInfo, TxnState
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
+from mutation_api.cdc.mysql.server import PASSWORD_VARIABLE
 from mutation_api.cli import engine_arguments, spark_engine
-from mutation_api.cli.ingest.mysql import PASSWORD_VARIABLE
 from mutation_api.cli.main import main
 from mutation_api.format.hive_type import parse_hive_type
 from tests.integration.drivers.ingesting_driver import ingest_all, source_of

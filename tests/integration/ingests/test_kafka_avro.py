@@ -22,7 +22,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from judges.kafka import Kafka
 from judges.schema_registry import SchemaRegistry
 from metastore_client.model import ColumnInfo
@@ -32,7 +32,8 @@ from mutation_api.cdc import DebeziumSource, KafkaTopics, LogOptions, TableMappi
 from mutation_api.cdc.kafka import registry as registry_module
 from mutation_api.cli.ingest import debezium as command
 from mutation_api.cli.ingest.log_arguments import REGISTRY_PASSWORD_VARIABLE
-from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
+from mutation_api.cli.main import main
+from mutation_api.cli.terminal import EXIT_FAILED, EXIT_OK
 from mutation_api.errors import ConnectionFailedError, InputFormatError
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.support.avro_messages import framed, in_avro

@@ -29,13 +29,13 @@ from mutation_api.errors import (
     RowIdNotFoundError,
     TableNotMutableError,
 )
+from mutation_api.format.event import MAX_BUCKETS
 from mutation_api.read.partition_plan import plan_splits
 from mutation_api.read.snapshot_reader import read_split
 from mutation_api.spark.job import FEW_BYTES_DEFAULT, apply_changes
 from mutation_api.spark.snapshot_frame import read_table
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
-from mutation_api.transaction.preconditions import MAX_BUCKETS
 from mutation_api.upkeep.sweep import sweep
 from mutation_api.write.apply import apply_arrow
 from mutation_api.write.coordinator import MutatorCoordinator

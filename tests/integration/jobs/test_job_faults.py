@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from judges.hive.hive_judges import Hive23, HiveJudge, s3a_jars
+from judges.hive.hive_judges import Hive23, s3a_jars
+from judges.hive.judge import HiveJudge
 from metastore_client.embedded import server as server_module
 from metastore_client.embedded.server import EmbeddedMetastore
 from metastore_client.errors import MetastoreUnavailableError

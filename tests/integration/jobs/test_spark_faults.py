@@ -18,8 +18,8 @@ from pyspark import TaskContext, cloudpickle
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as sf
 
-from judges.hive.hive_judges import Hive23, HiveJudge
-from judges.hive.judge import SPEED_OPTIONS
+from judges.hive.hive_judges import Hive23
+from judges.hive.judge import SPEED_OPTIONS, HiveJudge
 from judges.storages.s3_server import S3Server
 from metastore_client.remote.thrift_client import open_client
 from mutation_api.errors import LockLostError, TransactionAbortedError, WorkerError

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from metastore_client.remote.thrift_client import open_client
 from mutation_api.errors import DuplicateKeyError, RecordSequenceError, TableNotFoundError, WriteConflictError
 from mutation_api.hive.connect import connect

@@ -14,7 +14,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from judges.hive.hive_judges import Hive23, HiveJudge
+from judges.hive.hive_judges import Hive23
+from judges.hive.judge import HiveJudge
 from metastore_client.model import ColumnInfo
 from metastore_client.remote.thrift_client import open_client
 from mutation_api.errors import RowIdNotFoundError
@@ -26,7 +27,8 @@ from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from mutation_api.upkeep.sweep import sweep
 from mutation_api.write import apply as apply_module
-from mutation_api.write.apply import SMALL_ROWS, apply_arrow
+from mutation_api.write.apply import apply_arrow
+from mutation_api.write.change_set import SMALL_ROWS
 from mutation_api.write.local_plan import LocalOptions
 from tests.fixtures.fix_judge import LINES, new_database
 from tests.integration.conftest import MakeTable

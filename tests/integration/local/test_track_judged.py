@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from mutation_api import MutatorClientBuilder, connect, track
 from tests.unit.hive.test_track import Event, changes, history, random_log
 

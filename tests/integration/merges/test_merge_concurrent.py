@@ -22,7 +22,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from judges.errors import HiveError
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from metastore_client.errors import NoSuchTxnError, TxnAbortedError
 from metastore_client.model import ColumnInfo, TxnState
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client

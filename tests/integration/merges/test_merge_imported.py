@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from mutation_api import Hive, connect
 from mutation_api.errors import BucketIdError
 from tests.fixtures.fix_judge import LINES

@@ -6,7 +6,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from mutation_api import MutatorClientBuilder, connect, merge_into
 from tests.fixtures.fix_judge import LINES
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from metastore_client.embedded.server import EmbeddedMetastore
 from metastore_client.errors import MetastoreError, MetastoreUnavailableError, NoSuchTxnError
 from metastore_client.hive_site import Address, MetastoreConfig, UriSelection

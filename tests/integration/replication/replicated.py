@@ -9,7 +9,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from judges.hive.hive_judges import Hive4, HiveRow
+from judges.hive.hive_judges import Hive4
+from judges.hive.model import HiveRow
 from metastore_client.model import ColumnInfo
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
 from mutation_api.hive.connect import connect

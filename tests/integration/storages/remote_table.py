@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from metastore_client.client import MetastoreClient
 from mutation_api.read.partition_plan import plan_splits
 from mutation_api.read.snapshot_reader import read_split

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from judges.storages.hdfs_cluster import MiniHdfs
 from mutation_api.errors import DeltaWriteError, MutationError
 from mutation_api.storage.connect import configure_storage, settings, storage_at

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from metastore_client.remote.thrift_client import open_client
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location

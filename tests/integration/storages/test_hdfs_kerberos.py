@@ -18,7 +18,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from judges.storages.hdfs_cluster import KerberosKeys, MiniHdfs
 from mutation_api.storage import hdfs_client, hdfs_login
 from mutation_api.storage.connect import configure_storage, storage_at

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from judges.errors import HiveError
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from judges.storages.hdfs_cluster import MiniHdfs
 from metastore_client.remote.thrift_client import open_client
 from mutation_api.errors import DeltaWriteError, TableNotMutableError

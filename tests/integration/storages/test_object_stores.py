@@ -27,10 +27,9 @@ from mutation_api.storage.tree import side_by_side
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.upkeep.sweep import sweep
-from tests.integration.jobs.test_spark_faults import OPTIONS, ROWS, DiesOnce, inserts, small_batches
+from tests.integration.jobs.test_spark_faults import OPTIONS, ROWS, DiesOnce, inserts
+from tests.integration.jobs.test_spark_faults import small_batches as small_batches  # a fixture
 from tests.integration.storages.remote_table import change, hidden, insert, rows_with_ids
-
-__all__ = ["small_batches"]
 
 pytestmark = pytest.mark.slow
 

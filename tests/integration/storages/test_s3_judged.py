@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from judges.storages.s3_server import S3Server
 from metastore_client.remote.thrift_client import open_client
 from mutation_api.errors import DeltaWriteError, ManifestError

@@ -26,8 +26,6 @@ from mutation_api.cdc import (
     hive_sink,
 )
 
-__all__ = ["COLUMNS", "Shop", "create_tables", "make_file", "started"]
-
 FIRST_TIME = 1_700_000_000
 COLUMNS = "number int, id int, item string, operation string"
 

@@ -16,7 +16,7 @@ from pyspark.errors import PySparkException, StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 from judges.errors import HiveError
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from mutation_api import HiveChangesSource, connect
 from mutation_api.spark.versions import has_read_limits
 from tests.fixtures.fix_clock import wait_until

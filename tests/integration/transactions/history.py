@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from metastore_client.client import MetastoreClient
 from metastore_client.model import CompactionType, DataOperationType
 from metastore_client.valid_ids import ValidIdList, ValidTxnList

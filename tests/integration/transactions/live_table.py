@@ -16,7 +16,8 @@ from typing import Any
 
 import pytest
 
-from judges.hive.hive_judges import Hive23, HiveRow
+from judges.hive.hive_judges import Hive23
+from judges.hive.model import HiveRow
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo, OpenTxns, TableInfo, TxnInfo, TxnState
 from metastore_client.valid_ids import ValidTxnList

@@ -18,7 +18,8 @@ import pyarrow as pa
 import pytest
 
 from judges.errors import HiveError
-from judges.hive.hive_judges import Compaction, Hive23
+from judges.hive.hive_judges import Hive23
+from judges.hive.model import Compaction
 from metastore_client.errors import MetastoreUnavailableError, TxnAbortedError
 from metastore_client.model import (
     CompactionType,

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from judges.hive.hive_judges import Hive23, HiveJudge
+from judges.hive.hive_judges import Hive23
+from judges.hive.judge import HiveJudge
 from metastore_client.errors import MetastoreError, MetastoreUnavailableError
 from metastore_client.model import TableInfo, TxnState
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from judges.errors import HiveError
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from mutation_api import Hive, connect
 from mutation_api.errors import WriteConflictError
 

@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from judges.errors import HiveError
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from metastore_client.remote.thrift_client import open_client
 from mutation_api import LocalOptions, MutatorClientBuilder, Transaction, apply_changes, connect, merge_into
 from mutation_api.cdc import LogOptions, MaxwellSource, TableMapping, ingest

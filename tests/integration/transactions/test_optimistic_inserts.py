@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 import pytest
 from pyspark.sql import SparkSession
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from mutation_api import HiveTransaction, MutatorClientBuilder, merge_into
 from mutation_api.errors import ConfigurationError, WriteConflictError
 from mutation_api.hive.connect import connect

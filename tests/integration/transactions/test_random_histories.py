@@ -12,7 +12,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from judges.hive.hive_judges import Hive23, HiveJudge
+from judges.hive.hive_judges import Hive23
+from judges.hive.judge import HiveJudge
 from metastore_client import open_client
 from metastore_client.model import CompactionType
 from metastore_client.valid_ids import ValidTxnList

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from judges.hive.hive_judges import Hive31, Hive41, HiveJudge
+from judges.hive.hive_judges import Hive31, Hive41
+from judges.hive.judge import HiveJudge
 from metastore_client import open_client
 from metastore_client.model import ColumnInfo, CompactionType
 from metastore_client.valid_ids import ValidWriteIdList

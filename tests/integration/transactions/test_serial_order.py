@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from mutation_api import connect
 from mutation_api.hive.hive_transaction import HiveTransaction
 from tests.fixtures.fix_judge import LINES

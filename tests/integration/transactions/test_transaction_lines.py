@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 from judges.errors import HiveError
-from judges.hive.hive_judges import Hive4, Hive31, HiveJudge
+from judges.hive.hive_judges import Hive4, Hive31
+from judges.hive.judge import HiveJudge
 from metastore_client.errors import TxnAbortedError
 from metastore_client.model import (
     ColumnInfo,

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from judges.trino.trino import TrinoCatalog
 from metastore_client.model import ColumnInfo
 from metastore_client.remote.thrift_client import ThriftMetastoreClient

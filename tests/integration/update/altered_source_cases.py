@@ -6,8 +6,6 @@ from dataclasses import dataclass
 
 from metastore_client.model import ColumnInfo
 
-__all__ = ["BROUGHT_BACK", "CASES", "REPAIR", "Case", "documented"]
-
 COLUMNS = (ColumnInfo("id", "bigint"), ColumnInfo("item", "string"), ColumnInfo("v", "bigint"))
 ORDERS = "CREATE TABLE orders (id INTEGER NOT NULL PRIMARY KEY, item VARCHAR(20), v INTEGER)"
 FILL = "INSERT INTO orders VALUES (1, 'tea', 1), (2, 'coffee', 2), (3, 'wine', 3)"

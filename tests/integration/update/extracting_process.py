@@ -19,8 +19,6 @@ from mutation_api import LocalOptions
 from mutation_api.cdc.update import mysql, postgresql  # noqa: F401  (their drivers are loaded, too)
 from mutation_api.cdc.update.extract import extract_update
 
-__all__ = ["Mortals"]
-
 
 class Mortals:
     """The process that forks, as a context manager."""

@@ -12,8 +12,6 @@ from pathlib import Path
 from mutation_api.cdc.update.settings import ObjectNames
 from tests.support.shops import MySqlShopSource, PostgresSource, Source, SqliteSource
 
-__all__ = ["Alteration", "Database", "database_of"]
-
 KEYS = 12
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from judges.errors import HiveError
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from judges.process import in_rounds
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnInfo

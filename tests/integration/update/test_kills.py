@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from metastore_client.errors import NoSuchTxnError, TxnAbortedError
 from metastore_client.model import TxnState
 from metastore_client.remote.thrift_client import open_client

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from metastore_client.client import MetastoreClient
 from metastore_client.model import (
     ColumnInfo,

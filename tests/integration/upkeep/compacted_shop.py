@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
 from mutation_api import Hive
 from mutation_api.format.layout import is_hidden

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from metastore_client.remote.thrift_client import open_client
 from mutation_api import connect
 from tests.integration.upkeep.compacted_shop import Shop

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from judges.errors import HiveError
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from metastore_client.model import ColumnInfo
 from mutation_api import ConfigurationError, TableNotMutableError, connect
 from mutation_api.format.hive_type import arrow_type, parse_hive_type

@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from metastore_client.model import ColumnStatistics
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from mutation_api.hive.connect import connect as connect_hive

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from judges.storages.hdfs_cluster import MiniHdfs
 from metastore_client.remote.thrift_client import open_client
 from mutation_api import connect

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from pyarrow import orc
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from metastore_client.model import CompactionEnd, CompactionType, TxnState
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from metastore_client.valid_ids import ValidIdList

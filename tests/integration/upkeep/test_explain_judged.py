@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from metastore_client.client import MetastoreClient
 from metastore_client.hive_site import parse_duration_seconds
 from metastore_client.model import (

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from mutation_api.errors import DirectoryStateError
 from mutation_api.hive.connect import connect as connect_hive

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from metastore_client.model import CompactionEnd, CompactionType
 from metastore_client.remote.thrift_client import open_client
 from mutation_api import CompactionError, ConfigurationError, LockNotAcquiredError, connect

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from metastore_client.model import ColumnInfo
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from mutation_api import Hive, HiveTransaction, connect, create_acid_table

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from judges.errors import HiveError
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from metastore_client.remote.thrift_client import open_client
 from mutation_api import connect
 from mutation_api.upkeep.verify.verify import VerifyReport, verify_table

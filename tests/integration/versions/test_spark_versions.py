@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from judges.hive.hive_judges import HiveJudge
+from judges.hive.judge import HiveJudge
 from judges.sparks import ROOT, SPARKS, environment, python_with
 from tests.fixtures.fix_judge import FIXTURES, new_database
 from tests.fixtures.fix_spark import SMALL_JOBS

@@ -20,7 +20,8 @@ from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.cli import apply, engine_arguments
 from mutation_api.cli.engine_arguments import AUTO, LOCAL, SPARK, chosen_engine
-from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
+from mutation_api.cli.main import main
+from mutation_api.cli.terminal import EXIT_FAILED, EXIT_OK
 from mutation_api.errors import ConfigurationError
 from mutation_api.hive.connect import connect
 from mutation_api.storage.location import Location

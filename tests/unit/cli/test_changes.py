@@ -10,7 +10,8 @@ import pyarrow as pa
 import pytest
 
 from metastore_client.embedded.server import EmbeddedMetastore
-from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, EXIT_USAGE, main
+from mutation_api.cli.main import main
+from mutation_api.cli.terminal import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from mutation_api.hive.connect import connect
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,8 @@ import pytest
 from metastore_client.embedded.server import EmbeddedMetastore
 from metastore_client.model import ColumnInfo, TableInfo
 from metastore_client.remote.thrift_client import open_client
-from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
+from mutation_api.cli.main import main
+from mutation_api.cli.terminal import EXIT_FAILED, EXIT_OK
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,8 @@ from metastore_client.testing import HIVE_2_3, HIVE_4_1, InMemoryMetastore
 from mutation_api import MutatorClientBuilder, TableScan, open_table
 from mutation_api.cli import apply, diff, engine_arguments
 from mutation_api.cli.engine_arguments import LOCAL, SPARK
-from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, EXIT_USAGE, main
+from mutation_api.cli.main import main
+from mutation_api.cli.terminal import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from mutation_api.upkeep.create_acid_table import create_acid_table
 
 NEEDED = ("diff", "--table", "d.t", "--key", "id")

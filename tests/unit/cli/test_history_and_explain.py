@@ -18,7 +18,8 @@ from metastore_client.model import (
     LockType,
 )
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
-from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, EXIT_USAGE, main
+from mutation_api.cli.main import main
+from mutation_api.cli.terminal import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from mutation_api.hive.connect import connect as connect_hive
 from mutation_api.upkeep.create_acid_table import create_acid_table
 

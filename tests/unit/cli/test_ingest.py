@@ -20,7 +20,8 @@ from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api import cli
 from mutation_api.cli import spark_engine, watermarks
 from mutation_api.cli.ingest import command as ingest
-from mutation_api.cli.main import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE, main
+from mutation_api.cli.main import main
+from mutation_api.cli.terminal import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USAGE
 from mutation_api.transaction.clock import SystemClock
 from mutation_api.upkeep.create_acid_table import create_acid_table
 from tests.support.change_source import ListSource, entries

@@ -22,7 +22,8 @@ from mutation_api.cli.ingest import command as ingest
 from mutation_api.cli.ingest import debezium as ingest_debezium
 from mutation_api.cli.ingest import maxwell as ingest_maxwell
 from mutation_api.cli.ingest.log_arguments import REGISTRY_PASSWORD_VARIABLE
-from mutation_api.cli.main import EXIT_OK, main
+from mutation_api.cli.main import main
+from mutation_api.cli.terminal import EXIT_OK
 from mutation_api.errors import ConfigurationError
 from mutation_api.storage.location import Location
 from mutation_api.upkeep.create_acid_table import create_acid_table

@@ -20,7 +20,8 @@ from mutation_api.cli import diff, engine_arguments, spark_engine
 from mutation_api.cli.ingest import collector as ingest_collector
 from mutation_api.cli.ingest import command as ingest
 from mutation_api.cli.ingest import tungsten as ingest_tungsten
-from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, main
+from mutation_api.cli.main import main
+from mutation_api.cli.terminal import EXIT_FAILED, EXIT_OK
 from mutation_api.errors import ConfigurationError
 from mutation_api.format.text_values import BinaryEncoding
 from mutation_api.storage.location import Location

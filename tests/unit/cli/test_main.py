@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from mutation_api import _version
-from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, EXIT_USAGE, main
+from mutation_api.cli.main import main
 from mutation_api.cli.parsers import in_option_names, option_names, waits_are_told
 from mutation_api.cli.table_arguments import key_columns, key_values, listed_names
-from mutation_api.cli.terminal import text_table
+from mutation_api.cli.terminal import EXIT_FAILED, EXIT_OK, EXIT_USAGE, text_table
 from mutation_api.errors import ConfigurationError, ReadError
 from mutation_api.transaction.clock import WAIT_LOG
 

@@ -20,7 +20,8 @@ from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api import MutatorClientBuilder, TableScan, open_table
 from mutation_api.cli import engine_arguments, merge
 from mutation_api.cli.engine_arguments import LOCAL, SPARK
-from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, EXIT_USAGE, main
+from mutation_api.cli.main import main
+from mutation_api.cli.terminal import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from mutation_api.transaction import builder
 from mutation_api.transaction.clock import TELL_AFTER_SECONDS, WAIT_LOG, SystemClock
 from mutation_api.upkeep.create_acid_table import create_acid_table

@@ -14,7 +14,8 @@ import pyarrow.orc
 import pyarrow.parquet
 import pytest
 
-from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, EXIT_USAGE, main
+from mutation_api.cli.main import main
+from mutation_api.cli.terminal import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 from tests.support.acid_files import inserts, write_events
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "acid"

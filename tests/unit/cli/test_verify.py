@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mutation_api.cli.main import EXIT_FAILED, EXIT_OK, EXIT_USAGE, main
+from mutation_api.cli.main import main
+from mutation_api.cli.terminal import EXIT_FAILED, EXIT_OK, EXIT_USAGE
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "acid_v4" / "bucketed"
 SCHEMA = ("--schema", "id bigint, msg string")

@@ -11,7 +11,8 @@ import pytest
 
 from metastore_client.testing import HIVE_2_3, HIVE_3_1, HIVE_4_1, InMemoryMetastore
 from mutation_api.cdc import list_watermarks
-from mutation_api.cli.main import EXIT_OK, EXIT_USAGE, main
+from mutation_api.cli.main import main
+from mutation_api.cli.terminal import EXIT_OK, EXIT_USAGE
 from mutation_api.errors import ConfigurationError, SourcePositionError, TransactionStateError
 from mutation_api.hive.change_feed import ChangeFeed
 from mutation_api.hive.connect import connect

@@ -11,8 +11,6 @@ from thrift.transport.TTransport import TMemoryBuffer, TTransportException
 from metastore_client.hive_site import MetastoreConfig
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
 
-__all__ = ["Answer", "Scripted", "break_line", "fail", "tell"]
-
 Answer = Callable[[TBinaryProtocol, str, int], None]
 
 

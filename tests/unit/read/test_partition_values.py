@@ -8,10 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from metastore_client.partition_name import DEFAULT_PARTITION_NAME
 from mutation_api.errors import ConfigurationError, RecordValueError
 from mutation_api.read.table_view import PartitionCondition, matching_partitions
 from mutation_api.table.acid_table import AcidColumn
-from mutation_api.table.partition import DEFAULT_PARTITION_NAME, partition_names, partition_scalars
+from mutation_api.table.partition import partition_names, partition_scalars
 from tests.unit.read.scan_cases import DAYS, partitioned_view, plain_view
 
 FIRST, SECOND, NONE = (f"ds={day}/hr=01" for day in DAYS)

@@ -11,8 +11,7 @@ import pytest
 from metastore_client.valid_ids import ValidIdList, ValidTxnList, ValidWriteIdList
 from mutation_api.errors import CorruptFileError, DirectoryStateError, RecordLayoutError
 from mutation_api.format.event import bucket_property
-from mutation_api.format.layout import AcidVersion
-from mutation_api.read.partition_files import BASE_MARKER
+from mutation_api.format.layout import BASE_MARKER, AcidVersion
 from mutation_api.read.partition_plan import plan_splits
 from mutation_api.read.snapshot_reader import read_split, row_id_type, snapshot_schema
 from mutation_api.storage.location import Location

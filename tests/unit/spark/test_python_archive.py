@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from mutation_api.cli.main import EXIT_FAILED, main
+from mutation_api.cli.main import main
+from mutation_api.cli.terminal import EXIT_FAILED
 from mutation_api.errors import ConfigurationError
 from mutation_api.spark.python_archive import PROGRAM, pack_python
 

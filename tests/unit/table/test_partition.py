@@ -8,12 +8,12 @@ from decimal import Decimal
 import pyarrow as pa
 import pytest
 
+from metastore_client.partition_name import DEFAULT_PARTITION_NAME
 from mutation_api.errors import RecordLayoutError, RecordValueError
 from mutation_api.format.hive_type import parse_hive_type
 from mutation_api.format.layout import AcidVersion
 from mutation_api.table.acid_table import AcidColumn, AcidTable
 from mutation_api.table.partition import (
-    DEFAULT_PARTITION_NAME,
     canonical_partition_name,
     parse_partition_name,
     partition_name,

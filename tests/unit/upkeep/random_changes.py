@@ -10,8 +10,6 @@ import pytest
 
 from mutation_api.hive.connection import Hive
 
-__all__ = ["random_change"]
-
 
 def random_change(
     hive: Hive,

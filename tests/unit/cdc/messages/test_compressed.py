@@ -23,7 +23,7 @@ from mutation_api.cdc.messages.json_lines import (
     opened_bytes,
     read_lines,
 )
-from mutation_api.cli.main import EXIT_OK
+from mutation_api.cli.terminal import EXIT_OK
 from mutation_api.errors import InputFormatError
 from mutation_api.storage.location import Location
 from tests.support.ingested_table import IngestedTable

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from mutation_api.cli.main import EXIT_OK
+from mutation_api.cli.terminal import EXIT_OK
 from tests.support.ingested_table import IngestedTable
 from tests.support.recorded_messages import Recorded, recorded_messages
 

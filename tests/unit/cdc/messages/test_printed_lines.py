@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from mutation_api.cdc.messages.json_text import MessageParser
 from mutation_api.cdc.messages.unwrap import LineError, key_of_struct, message_of
-from mutation_api.cli.main import EXIT_OK
+from mutation_api.cli.terminal import EXIT_OK
 from tests.support.ingested_table import IngestedTable
 from tests.unit.cdc.messages.test_debezium import POSTGRES, envelope
 

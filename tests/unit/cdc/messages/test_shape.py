@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from mutation_api.cli.main import EXIT_OK
+from mutation_api.cli.terminal import EXIT_OK
 from tests.support.ingested_table import IngestedTable
 from tests.support.json_messages import Change, canal, maxwell
 from tests.unit.cdc.messages.test_debezium import MYSQL, POSTGRES, envelope

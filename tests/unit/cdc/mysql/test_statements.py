@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mutation_api.cdc.mysql.statements import Effect, Followed, Statement, Verdict, verdict_on
+from mutation_api.cdc.mysql.alter_table import Effect
+from mutation_api.cdc.mysql.statements import Followed, Statement, Verdict, verdict_on
 
 TABLES = ("orders", "Line Items")
 

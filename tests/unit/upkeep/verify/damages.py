@@ -17,7 +17,7 @@ from mutation_api.format.event import ACID_STATS, ACID_VERSION, KEY_INDEX
 from mutation_api.format.layout import AcidVersion
 from mutation_api.orc.format.tail import parse_tail
 from tests.support.orc_stripes import damaged_row_index
-from tests.unit.upkeep.verify.sound_tables import SoundTable, directory_version
+from tests.unit.upkeep.verify.sound_tables import SoundTable
 
 LEGACY, SPLIT = AcidVersion.V1_LEGACY, AcidVersion.V1_SPLIT
 HIVE3, HIVE4 = AcidVersion.V2_HIVE3, AcidVersion.V2_HIVE4
@@ -659,6 +659,3 @@ def position_behind_its_stream(table: SoundTable) -> tuple[Path, int | None]:
 def kinds() -> Iterator[str]:
     """The different damages."""
     yield from {d.do.__name__ for d in DAMAGES}
-
-
-__all__ = ["DAMAGES", "Damage", "directory_version", "kinds"]
