@@ -26,6 +26,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal
 from multiprocessing.connection import Connection
@@ -148,7 +149,7 @@ def _course(hive: Hive, judge: Hive41, kafka: Kafka, load: tuple[int, int, float
                 merge_seconds.append(committed - began_merge)
                 tell(f"merge {number + 1} of {merges}: {merge_seconds[-1]:.1f} s")
                 sender.check()
-            taken = committed - began
+            taken = max(committed - began, merges * MERGE_SECONDS)
             sender.pipe.send(None)
             sent: list[tuple[float, int]] = sender.pipe.recv()
             reader.pipe.send(None)
@@ -250,17 +251,19 @@ def _compactions(judge: Hive41, merges: list[float]) -> Iterator[list[float]]:
                 process = multiprocessing.get_context("spawn").Process(target=_compact, args=(judge.uri,))
                 process.start()
                 process.join()
+                if process.exitcode:
+                    raise RuntimeError(f"a compaction has ended with exit code {process.exitcode}")
                 seconds.append(time.monotonic() - began)
                 judge.cleaner()
-                tell(f"compaction: {seconds[-1]:.1f} s, exit code {process.exitcode}")
+                tell(f"compaction: {seconds[-1]:.1f} s")
 
-    thread = threading.Thread(target=work, daemon=True)
-    thread.start()
-    try:
-        yield seconds
-    finally:
-        stopped.set()
-        thread.join(COMPACTION_SECONDS)
+    with ThreadPoolExecutor(1) as pool:
+        compactions = pool.submit(work)
+        try:
+            yield seconds
+        finally:
+            stopped.set()
+        compactions.result(COMPACTION_SECONDS)
 
 
 def _compact(uri: str) -> None:
