@@ -288,8 +288,8 @@ class _ChangesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         held = self._held(view, before)
         is_kept = None if held is None else held.hold.keeps
         self._is_replaced = bool(check_complete(view, before, is_kept=is_kept))
-        kept = held.transactions() if self._is_replaced and held is not None else None
-        readers = split_changes(seen, before[name], (), until=now, kept=kept)
+        known = held.transactions() if self._is_replaced and held is not None else None
+        readers = split_changes(seen, before[name], (), until=now, transactions=known)
         counts = count_changes(readers)
         if not counts:
             return start

@@ -269,8 +269,8 @@ def plan_changes(
     if before is None:
         splits = [_split_text(split, None) for split in dataclasses.replace(seen, valid_ids=after).plan()]
     else:
-        kept = held.transactions() if is_replaced and held is not None else None
-        changes = split_changes(seen, before, columns, until=after, kept=kept)
+        known = held.transactions() if is_replaced and held is not None else None
+        changes = split_changes(seen, before, columns, until=after, transactions=known)
         splits = [_split_text(each.split, each.wiped_by) for each in changes]
     if is_replaced and held is not None:
         held.hold.check()

@@ -351,8 +351,8 @@ class ChangeFeed(ClosedAtEnd, NotPickled):
         view = open_table(self._snapshot, name)
         columns = list(self._shown(name))
         extra = [c for c in named_columns(view.table, self._on.get(name, ())) if c not in columns]
-        kept = self._known_transactions(name) if name in self._replaced else None
-        found = split_changes(view, self._before[name], (*columns, *extra), kept=kept)
+        known = self._known_transactions(name) if name in self._replaced else None
+        found = split_changes(view, self._before[name], (*columns, *extra), transactions=known)
         self._check_files()
         if self._images == "keys":
             keys = frozenset(self._on[name])

@@ -1,8 +1,10 @@
 """Find the splits of a table with changes between two snapshots, and the directories to read.
 
-Changes are usually read from the files of the newer snapshot. A base that a compaction wrote since the older
-one has lost deletes. But the directories of which it was made stay until the cleaner removes them. If it is
-certain that none has been removed, such a base is left out, and the deltas are read instead.
+A base that a compaction wrote since the older snapshot has lost deletes. But the directories of which it was
+made stay until the cleaner removes them. So such a base is left out, and the deltas are read instead. The
+caller makes certain that none has been removed since the older snapshot: there was no such base when the lock
+of the newer snapshot was already held, or a hold has kept the directories. Before Hive 4, a compaction may
+publish a base at any time that an older snapshot may use, even between that check and this plan.
 
 An overwrite also leaves the files with the earlier rows until the cleaner runs. They form a separate layer:
 changes up to the overwrite, which deletes all rows that are left. The rows that it wrote are inserts, and the
@@ -45,9 +47,12 @@ def split_changes(
     *,
     until: ValidIdList | None = None,
     options: ReadOptions | None = None,
-    kept: Mapping[int, int] | None = None,
+    transactions: Mapping[int, int] | None = None,
 ) -> list[SplitChanges]:
     """Return a reader for each split of a table in which something may have changed. Directories are listed.
+
+    No file of the older snapshot or a later one may have been removed; see
+    :func:`mutation_api.transaction.feed_position.check_complete`.
 
     Args:
         view: a view of the table.
@@ -55,32 +60,27 @@ def split_changes(
         columns: the data and partition columns of the rows, in order.
         until: the ids of the newer snapshot, all of which the view sees. If None, those of the view.
         options: the form of timestamps. If None, nanoseconds.
-        kept: the transactions of the table's ids, as far as they are known, if it is certain that no file of
-            the older snapshot or a later one has been removed. None if it is not certain.
+        transactions: the transactions of the table's ids, as far as they are known. Needed if there are bases
+            that the older snapshot does not see.
 
     Raises:
-        DirectoryStateError: See :func:`mutation_api.read.partition_plan.plan_splits`. With ``kept`` also
-            if the older snapshot has seen an id above that of an overwrite that it has not seen, or if it is
-            not known whether a base is an overwrite.
+        DirectoryStateError: See :func:`mutation_api.read.partition_plan.plan_splits`. Also if the older
+            snapshot has seen an id above that of an overwrite that it has not seen, or if it is not known
+            whether a base is an overwrite.
     """
     after = view.valid_ids if until is None else until
-    form = options or ReadOptions()
-    missing = None if kept is None else first_missing(before, after)
-    if kept is None or missing is None:
-        found = [SplitChanges(view.table, split, before, after, columns, form) for split in view.plan()]
-    else:
-        plan = _KeptPlan(view, before, after, missing, kept, columns, form)
-        root = view.table.location
-        directories = directories_below(
-            root if each.is_within(root) else each for each in view.locations.values()
-        )
-        listed = side_by_side(
-            lambda name: plan.splits(directories, name),
-            view.locations,
-            storage_at(root).threads,
-        )
-        found = [each for splits in listed for each in splits]
-    return [each for each in found if each.may_have_changes]
+    missing = first_missing(before, after)
+    if missing is None:
+        return []
+    plan = _ChangePlan(view, before, after, missing, transactions or {}, columns, options or ReadOptions())
+    root = view.table.location
+    directories = directories_below(
+        root if each.is_within(root) else each for each in view.locations.values()
+    )
+    listed = side_by_side(
+        lambda name: plan.splits(directories, name), view.locations, storage_at(root).threads
+    )
+    return [each for splits in listed for each in splits if each.may_have_changes]
 
 
 def count_changes(readers: Sequence[SplitChanges]) -> Counter[int]:
@@ -90,8 +90,11 @@ def count_changes(readers: Sequence[SplitChanges]) -> Counter[int]:
 
 
 @dataclass(frozen=True)
-class _KeptPlan:
-    """A plan over all directories, including those that were replaced since the older snapshot."""
+class _ChangePlan:
+    """A plan over all directories, including those that were replaced since the older snapshot.
+
+    ``missing`` is the result of :func:`first_missing`.
+    """
 
     view: TableView
     before: ValidIdList
@@ -138,17 +141,25 @@ class _KeptPlan:
             )
 
     def _bases(self, directories: Directories, location: Location) -> dict[BaseDirectory, bool]:
-        """Return the bases of a partition, and those of them that a compaction wrote."""
+        """Return the bases of a partition from ``missing`` on, and those of them that a compaction wrote."""
         version = self.view.table.version
         names = [e.name for e in _listed(directories, location) if e.is_directory and not is_hidden(e.name)]
-        parsed = [parse_directory_name(each, version) for each in names]
-        formats = base_formats(directories, location, names, version)
+        bases = [
+            each
+            for name in names
+            if isinstance(each := parse_directory_name(name, version), BaseDirectory)
+            and each.last >= self.missing
+            and self._has_committed(each)
+        ]
+        formats = base_formats(directories, location, [each.name for each in bases], version)
         return {
             each: is_compacted(each, version, formats, str(location))
             and not self._is_own_overwrite(each, location)
-            for each in parsed
-            if isinstance(each, BaseDirectory)
+            for each in bases
         }
+
+    def _has_committed(self, base: BaseDirectory) -> bool:
+        return not base.compaction_txn or self.view.valid_txns.is_valid(base.compaction_txn)
 
     def _is_own_overwrite(self, base: BaseDirectory, location: Location) -> bool:
         """Return True if a base named like that of a compaction was written by the transaction of its id.
@@ -193,7 +204,7 @@ class _Chosen:
     """A listing of a partition without some of its directories."""
 
     def __init__(
-        self, directories: Directories, location: Location, left_out: set[str], plan: _KeptPlan
+        self, directories: Directories, location: Location, left_out: set[str], plan: _ChangePlan
     ) -> None:
         self._directories = directories
         self._location = location

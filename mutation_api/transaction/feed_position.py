@@ -175,6 +175,8 @@ def check_complete(
 ) -> tuple[str, ...]:
     """Raise DirectoryStateError if the files no longer have all changes since a position.
 
+    The view's lock, or that of a hold, keeps the files from then on. A compaction may still add directories.
+
     ``first`` is a further step before starting over, for the message. For ``is_kept`` and the result see
     :func:`~mutation_api.transaction.past_snapshot.check_history`.
     """

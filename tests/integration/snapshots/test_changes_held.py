@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from judges.errors import HiveError
@@ -103,6 +104,60 @@ def test_a_hold_keeps_what_a_major_compaction_replaced(
             hive.changes(*shop.names, since=last),
         ):
             pass
+
+
+@pytest.mark.parametrize("kind", ["major", "minor"])
+@pytest.mark.parametrize(
+    ("hive_line", "is_legacy"),
+    [("2.3", False), ("2.3", True), ("3.1", False), ("4.1", False)],
+    indirect=["hive_line"],
+)
+def test_hive_compacts_while_a_feed_is_open(
+    hive_line: HiveJudge, line_database: str, is_legacy: bool, kind: str
+) -> None:
+    """Before Hive 4 the snapshot of the feed may use the new directories, but their bases lack deletes."""
+    with connect(hive_line.uri) as hive:
+        shop = Shop(hive_line, hive, line_database, random.Random(4), is_legacy=is_legacy)
+        for _ in range(4):
+            shop.step()
+        since, before = shop.position(), shop.state()
+        for _ in range(6):
+            shop.step()
+        with hive.changes(*shop.names, since=since) as feed:
+            expected = shown(list(feed))
+        with hive.changes(*shop.names, since=since) as feed:
+            shop.compact(kind)
+            run_cleaner(hive_line)
+            found = list(feed)
+        assert shown(found) == expected
+        assert applied(before, found) == shop.state()
+
+
+@pytest.mark.parametrize(
+    ("hive_line", "kind"), [("3.1", "major"), ("4.1", "major"), ("4.1", "minor")], indirect=["hive_line"]
+)
+def test_hive_joins_deltas_of_an_insert_only_table_while_a_feed_is_open(
+    hive_line: HiveJudge, line_database: str, kind: str
+) -> None:
+    """Its rows have no ids, so only the directories of single transactions tell when a row came."""
+    name = f"{line_database}.t"
+    hive_line.sql(
+        f"CREATE TABLE {name} (id bigint) STORED AS ORC TBLPROPERTIES ('transactional'='true', "
+        "'transactional_properties'='insert_only')"
+    )
+    with connect(hive_line.uri) as hive:
+        for id in range(1, 6):
+            hive.table(name).append(pa.table({"id": pa.array([id], pa.int64())}))
+            if id == 2:
+                with hive.changes(name, since="now") as feed:
+                    since = feed.position
+        old = directories(hive, name)
+        with hive.changes(name, since=since) as feed:
+            hive_line.compact(name, kind, clean=False)
+            run_cleaner(hive_line)
+            found = [each.tables[name].to_arrow()["id"].to_pylist() for each in feed]
+        assert found == [[3], [4], [5]]
+        assert directories(hive, name) - old
 
 
 @pytest.mark.long

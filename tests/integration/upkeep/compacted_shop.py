@@ -16,7 +16,6 @@ from metastore_client.remote.thrift_client import ThriftMetastoreClient
 from mutation_api import Hive
 from mutation_api.format.layout import is_hidden
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
-from mutation_api.read.change_plan import split_changes
 from mutation_api.read.table_view import open_table
 from mutation_api.storage.location import Location
 from mutation_api.transaction.builder import MutatorClientBuilder
@@ -24,6 +23,7 @@ from mutation_api.upkeep import compactor
 from mutation_api.upkeep.compactor import compact_partition
 from mutation_api.upkeep.verify.verify import verify_table
 from tests.fixtures.fix_newest import HIVE_4
+from tests.support.changes_of_files import changes_since_base
 
 COLUMNS = "id int, item string, price double, at timestamp"
 
@@ -118,20 +118,13 @@ class Shop:
         return sorted(([each.row_id, *each.values, each.partition] for each in found), key=repr)
 
     def changes(self) -> list[str]:
-        """What a change feed reads since the first transaction: id, kind, ROW__ID and values of each row."""
-        found = []
+        """What a change feed reads since the newest base: id, kind, ROW__ID and values of each row."""
         with (
             MutatorClientBuilder().metastore(self.metastore).build() as client,
             client.open_snapshot(self.name) as snapshot,
         ):
-            view = open_table(snapshot, self.name)
             texts = ReadOptions(TimestampForm.TEXT)
-            columns = view.table.all_columns
-            for reader in split_changes(view, view.valid_ids.up_to(0), columns, options=texts):
-                for changed in reader.read():
-                    rows = zip(changed.ids.tolist(), changed.rows.to_pylist(), strict=True)
-                    found += [repr((id, changed.kind, row)) for id, row in rows]
-        return sorted(found)
+            return sorted(changes_since_base(open_table(snapshot, self.name), texts))
 
     def compact(self, partition: str = "", kind: str = "major") -> str | None:
         """Compact, and compare what Hive reads. Return the name of the new directory."""

@@ -19,13 +19,13 @@ from mutation_api.format.event import RowIdArrays
 from mutation_api.hive.connect import connect
 from mutation_api.hive.connection import Hive
 from mutation_api.orc.write.event_writer import OrcEventWriter
-from mutation_api.read.change_plan import split_changes
 from mutation_api.read.table_view import open_table
 from mutation_api.table.acid_table import WriterOptions
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.upkeep import compacted_files
 from mutation_api.upkeep.compactor import compact_partition
 from mutation_api.upkeep.create_acid_table import create_acid_table
+from tests.support.changes_of_files import changes_since_base
 from tests.unit.upkeep.random_changes import random_change
 
 TABLE = "default.t"
@@ -64,7 +64,7 @@ def rows_of(ids: list[int], text: str) -> pa.Table:
 
 
 def seen(hive: Hive, metastore: InMemoryMetastore, *, changes: bool) -> list[str]:
-    """All rows with their ROW__IDs, and what a change feed reads since the beginning."""
+    """All rows with their ROW__IDs, and what a change feed reads since the newest base."""
     found = []
     with (
         MutatorClientBuilder().metastore(metastore).build() as client,
@@ -74,11 +74,8 @@ def seen(hive: Hive, metastore: InMemoryMetastore, *, changes: bool) -> list[str
         with hive.snapshot(TABLE) as now:
             scan = now.table(TABLE).scan(row_ids=view.table.version.has_row_ids)
             found += [repr(row) for row in scan.to_arrow().to_pylist()]
-        readers = split_changes(view, view.valid_ids.up_to(0), view.table.columns) if changes else []
-        for reader in readers:
-            for changed in reader.read():
-                rows = zip(changed.ids.tolist(), changed.rows.to_pylist(), strict=True)
-                found += [repr((id, changed.kind, row)) for id, row in rows]
+        if changes:
+            found += changes_since_base(view)
     return sorted(found)
 
 
