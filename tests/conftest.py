@@ -15,6 +15,7 @@ import importlib.metadata
 import os
 import platform
 from collections.abc import Callable, Generator
+from pathlib import Path
 
 import hypothesis
 import pytest
@@ -47,6 +48,8 @@ pytest_plugins = [
 ]
 
 ALLOWED_SKIP_REASONS = frozenset({"the superuser may write everywhere"})
+
+INTEGRATION = Path(__file__).parent / "integration"
 
 VERSIONS_SHOWN = ("pyspark", "pyarrow", "pyorc", "thrift")
 
@@ -82,6 +85,11 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.pop("JAVA_HOME", None)  # the fixtures that need Java say what is missing
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Do not even import the tests with judges, which are all slow, if only quick ones are asked for."""
+    return True if config.option.markexpr == "not slow" and collection_path == INTEGRATION else None
+
+
 def pytest_report_header() -> str:
     """Name the versions that a failure may depend on."""
     packages = ", ".join(f"{name} {importlib.metadata.version(name)}" for name in VERSIONS_SHOWN)
@@ -90,8 +98,11 @@ def pytest_report_header() -> str:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leave out long tests and those with Kerberos unless asked for, what another server than the run's has,
-    or everything but one random history.
+    or everything but one random history. All tests with judges are slow.
     """
+    for item in items:
+        if INTEGRATION in item.path.parents:
+            item.add_marker("slow")
     seed = config.getoption("--history-seed")
     if not config.getoption("--kerberos"):
         _select(config, items, lambda item: item.get_closest_marker("kerberos") is None)
