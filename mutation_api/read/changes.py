@@ -190,8 +190,6 @@ class SplitChanges:
         for inserted in self._inserted(self._is_new):
             yield from (each.rows for each in self._new_rows(inserted, deletes, net=True))
 
-    # ---- events
-
     def _new_files(self) -> Iterator[EventFile]:
         """Yield the files that may hold events which only the newer snapshot sees."""
         for file in self.split.files:
@@ -223,12 +221,14 @@ class SplitChanges:
             if len(keys):
                 yield keys
 
-    def deletes(self, chosen: Choice | None = None) -> EventKeys | None:
-        """Return the delete events of some ids (if None, new ones), each row once, ordered by ROW__ID."""
+    def deletes(
+        self, chosen: Choice | None = None, files: Iterable[EventFile] | None = None
+    ) -> EventKeys | None:
+        """Return the delete events of some ids in some files (if None, new ones), ordered and unique."""
         chosen = chosen or self._is_new
         found = [
             keys.filter(pa.array(chosen(keys.current_txn)))
-            for file in self._new_files()
+            for file in (self._new_files() if files is None else files)
             if file.kind is EventFileKind.DELETE_DELTA
             for keys in self._keys(file)
         ]
@@ -268,16 +268,22 @@ class SplitChanges:
             if mask.any():
                 yield chunk.filter(mask).complete()
 
-    # ---- changes
-
     def _old_rows(self, deletes: EventKeys) -> Iterator[ChangedRows]:
-        """Yield the images of rows of the older snapshot, by the id that deleted them."""
+        """Yield the images of rows of the older snapshot. DirectoryStateError if it lacks some of them."""
         if not len(deletes):
             return
+        is_missing = np.ones(len(deletes), np.bool_)
         for chunk in self._merged(self.split.files, self.before, self._wanted(deletes, images=True)):
-            is_sought, by = _deleted(chunk.keys, deletes)
-            if len(by):
-                yield ChangedRows(DELETE, by, self._rows(chunk.filter(is_sought).complete(), images=True))
+            is_sought, at = _deleted(chunk.keys, deletes)
+            if len(at):
+                is_missing[at] = False
+                rows = self._rows(chunk.filter(is_sought).complete(), images=True)
+                yield ChangedRows(DELETE, deletes.current_txn[at], rows)
+        if is_missing.any():
+            missing = deletes.filter(pa.array(is_missing))
+            earlier = self.deletes(lambda ids: is_visible(ids, self.before), self.split.files)
+            if lost := int(np.sum(is_remaining(missing, earlier, ValidTxnList.everything()))):
+                raise self._missing_images(len(deletes), len(deletes) - lost)
 
     def _new_rows(
         self, inserted: EventChunk, deletes: EventKeys | None, *, net: bool
@@ -288,8 +294,8 @@ class SplitChanges:
         """
         by = np.full(len(inserted.keys), -1, np.int64)
         if deletes is not None and len(deletes):
-            is_deleted, found = _deleted(inserted.keys, deletes)
-            by[is_deleted] = found
+            is_deleted, at = _deleted(inserted.keys, deletes)
+            by[is_deleted] = deletes.current_txn[at]
         lasting = by < 0 if net else by != inserted.keys.original_txn
         if not lasting.all():
             inserted, by = inserted.filter(lasting), by[lasting]
@@ -360,13 +366,15 @@ class SplitChanges:
                 found.append(chunk.filter(mask).complete())
         images = _joined(found) if found else None
         if images is None or not np.array_equal(_packed(images.keys), wanted):
-            raise DirectoryStateError(
-                f"table {self.table.full_name}, partition {self.split.partition_name or '(none)'}, bucket "
-                f"{self.split.bucket_id}: {len(wanted)} rows were updated or deleted, but the older "
-                f"snapshot has only {0 if images is None else len(images.keys)} of them. Check the table "
-                "with hive-mutate verify"
-            )
+            raise self._missing_images(len(wanted), 0 if images is None else len(images.keys))
         return images
+
+    def _missing_images(self, count: int, found: int) -> DirectoryStateError:
+        return DirectoryStateError(
+            f"table {self.table.full_name}, partition {self.split.partition_name or '(none)'}, bucket "
+            f"{self.split.bucket_id}: {count} rows were updated or deleted, but the older snapshot has only "
+            f"{found} of them. Check the table with hive-mutate verify"
+        )
 
     def _plain_inserts(self, ids: Sequence[int] | None) -> Iterator[ChangedRows]:
         """Yield the rows of an insert-only table, in which only directories have ids."""
@@ -426,11 +434,10 @@ def _joined(chunks: Sequence[EventChunk]) -> EventChunk:
     return EventChunk(concatenate_keys([chunk.keys for chunk in chunks]), rows)
 
 
-def _deleted(rows: EventKeys, deletes: EventKeys) -> tuple[NDArray[np.bool_], Ids]:
-    """Return a mask of the rows that are deleted, and the ids that deleted these. Both sides are sorted."""
+def _deleted(rows: EventKeys, deletes: EventKeys) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
+    """Return a mask of the rows that are deleted, and the positions of their deletes. Both are sorted."""
     mask = ~is_remaining(rows, deletes, ValidTxnList.everything())
-    at = np.searchsorted(_packed(deletes), _packed(rows.filter(pa.array(mask))))
-    return mask, deletes.current_txn[at]
+    return mask, np.searchsorted(_packed(deletes), _packed(rows.filter(pa.array(mask))))
 
 
 def _packed(keys: EventKeys) -> NDArray[np.void]:

@@ -6,6 +6,7 @@ import dataclasses
 import datetime
 import json
 import random
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import pyarrow.compute as pc
 import pytest
 
 from metastore_client.testing import HIVE_2_3, HIVE_3_1, HIVE_4_1, InMemoryMetastore
-from mutation_api.errors import ConfigurationError, MutationError, TransactionStateError
+from mutation_api.errors import ConfigurationError, DirectoryStateError, MutationError, TransactionStateError
 from mutation_api.hive import change_feed
 from mutation_api.hive.connect import connect
 from mutation_api.hive.connection import Hive
@@ -252,6 +253,22 @@ def test_random_histories(hive: Hive, seed: int, monkeypatch: pytest.MonkeyPatch
 def test_many_random_histories(hive: Hive, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """See :func:`check_random_history`."""
     check_random_history(hive, seed, monkeypatch)
+
+
+def test_a_delete_without_its_row_is_refused(hive: Hive) -> None:
+    """Somebody has removed the directory of the row."""
+    hive.table(ITEMS).append(rows((1, "tea", 1), (2, "milk", 1)))
+    hive.table(ITEMS).append(rows((3, "wine", 1), (4, "beer", 1)))
+    with hive.changes(ITEMS, since="now") as feed:
+        start = feed.position
+    hive.table(ITEMS).delete(where="id = 2")
+    folder = Path(hive.metastore.get_table(*ITEMS.split(".")).location.removeprefix("file:"))
+    shutil.rmtree(next(each for each in sorted(folder.iterdir()) if each.name.startswith("delta_")))
+    with (
+        pytest.raises(DirectoryStateError, match=r"items.*1 rows were updated or deleted.* only 0 of them"),
+        hive.changes(ITEMS, since=start) as feed,
+    ):
+        list(feed)
 
 
 def test_images_of_keys_have_only_keys_and_partition(hive: Hive) -> None:
