@@ -31,12 +31,12 @@ from mutation_api.orc.read.column_reader import ReadOptions
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
 from mutation_api.read.changes import SplitChanges
 from mutation_api.read.partition_files import base_formats
-from mutation_api.read.partition_plan import plan_splits
+from mutation_api.read.partition_plan import in_each_partition, plan_splits
 from mutation_api.read.table_view import TableView
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import FileEntry
-from mutation_api.storage.tree import Directories, directories_below, side_by_side
+from mutation_api.storage.tree import Directories, side_by_side
 from mutation_api.table.acid_table import AcidColumn
 
 
@@ -73,14 +73,8 @@ def split_changes(
     if missing is None:
         return []
     plan = _ChangePlan(view, before, after, missing, transactions or {}, columns, options or ReadOptions())
-    root = view.table.location
-    directories = directories_below(
-        root if each.is_within(root) else each for each in view.locations.values()
-    )
-    listed = side_by_side(
-        lambda name: plan.splits(directories, name), view.locations, storage_at(root).threads
-    )
-    return [each for splits in listed for each in splits if each.may_have_changes]
+    found = in_each_partition(view.table, view.locations, plan.splits, is_whole_table=True)
+    return [each for each in found if each.may_have_changes]
 
 
 def count_changes(readers: Sequence[SplitChanges]) -> Counter[int]:
@@ -104,9 +98,8 @@ class _ChangePlan:
     columns: Sequence[AcidColumn]
     options: ReadOptions
 
-    def splits(self, directories: Directories, name: str) -> list[SplitChanges]:
+    def splits(self, directories: Directories, name: str, location: Location) -> list[SplitChanges]:
         """Return the readers of a partition, layer by layer."""
-        location = self.view.locations[name]
         bases = self._bases(directories, location)
         overwrites = sorted(
             base.last
@@ -117,9 +110,7 @@ class _ChangePlan:
         found: list[SplitChanges] = []
         for first, last in zip([None, *overwrites], [*overwrites, None], strict=True):
             if first is None:
-                left_out = {
-                    each.name for each, compacted in bases.items() if self._is_left_out(each, compacted)
-                }
+                left_out = {e.name for e, compacted in bases.items() if compacted or self._is_new(e.last)}
             else:
                 left_out = {each.name for each, compacted in bases.items() if compacted or each.last != first}
             found += self._layer(_Chosen(directories, location, left_out, self), name, first, last)
@@ -167,7 +158,7 @@ class _ChangePlan:
         Overwrites of this library have such names. A compaction has no id.
         """
         id = base.last
-        if not base.compaction_txn or id < self.missing or not self.after.is_valid(id):
+        if not base.compaction_txn or not self.after.is_valid(id):
             return False
         if (txn := self.transactions.get(id)) is None:
             raise DirectoryStateError(
@@ -185,10 +176,7 @@ class _ChangePlan:
         return True
 
     def _is_new(self, id: int) -> bool:
-        return id >= self.missing and not self.before.is_valid(id)
-
-    def _is_left_out(self, base: BaseDirectory, compacted: bool) -> bool:
-        return base.last >= self.missing and (compacted or not self.before.is_valid(base.last))
+        return not self.before.is_valid(id)
 
     def _check_order(self, location: Location, overwrites: Sequence[int]) -> None:
         seen = self.before

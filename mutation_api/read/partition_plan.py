@@ -16,9 +16,9 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.errors import DirectoryStateError
@@ -29,6 +29,8 @@ from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.tree import Directories, directories_below, side_by_side
 from mutation_api.table.acid_table import AcidTable
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True)
@@ -205,18 +207,36 @@ def plan_partitions(
     Raises:
         DirectoryStateError: See :func:`plan_splits`.
     """
+
+    def plan(directories: Directories, name: str, location: Location) -> list[SnapshotSplit]:
+        own = (own_files or {}).get(name, ())
+        return plan_splits(table, name, location, valid, valid_txns, directories, own)
+
+    return in_each_partition(table, locations, plan, is_whole_table=is_whole_table)
+
+
+def in_each_partition(
+    table: AcidTable,
+    locations: Mapping[str, Location],
+    plan: Callable[[Directories, str, Location], Iterable[_T]],
+    *,
+    is_whole_table: bool,
+) -> list[_T]:
+    """Return what a function finds in partitions, in their order. Several are listed at a time.
+
+    Args:
+        table: see :func:`plan_partitions`.
+        locations: see :func:`plan_partitions`.
+        plan: called with a listing, the name and the location of each partition.
+        is_whole_table: see :func:`plan_partitions`.
+    """
     listed: Iterable[Location] = locations.values()
     if is_whole_table:
         listed = [table.location if each.is_within(table.location) else each for each in listed]
     directories = directories_below(listed)
-
-    def plan(partition: tuple[str, Location]) -> list[SnapshotSplit]:
-        name, location = partition
-        own = (own_files or {}).get(name, ())
-        return plan_splits(table, name, location, valid, valid_txns, directories, own)
-
     threads = storage_at(table.location).threads
-    return [split for splits in side_by_side(plan, locations.items(), threads) for split in splits]
+    found = side_by_side(lambda each: plan(directories, *each), locations.items(), threads)
+    return [each for of_partition in found for each in of_partition]
 
 
 def _check_bucket(table: AcidTable, location: Location, bucket_id: int, files: Sequence[EventFile]) -> None:
