@@ -250,9 +250,10 @@ def _compactions(judge: Hive41, merges: list[float]) -> Iterator[list[float]]:
                 began = time.monotonic()
                 process = multiprocessing.get_context("spawn").Process(target=_compact, args=(judge.uri,))
                 process.start()
-                process.join()
-                if process.exitcode:
-                    raise RuntimeError(f"a compaction has ended with exit code {process.exitcode}")
+                process.join(COMPACTION_SECONDS)
+                if process.exitcode != 0:
+                    process.kill()
+                    raise RuntimeError(f"a compaction has failed, or takes too long: {process.exitcode=}")
                 seconds.append(time.monotonic() - began)
                 judge.cleaner()
                 tell(f"compaction: {seconds[-1]:.1f} s")
@@ -263,7 +264,7 @@ def _compactions(judge: Hive41, merges: list[float]) -> Iterator[list[float]]:
             yield seconds
         finally:
             stopped.set()
-        compactions.result(COMPACTION_SECONDS)
+        compactions.result()
 
 
 def _compact(uri: str) -> None:
