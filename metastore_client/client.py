@@ -144,8 +144,13 @@ class MetastoreClient(CompactionQueue, Protocol):
         """
         ...
 
-    def get_partitions_by_names(self, database: str, table: str, names: Sequence[str]) -> list[PartitionInfo]:
-        """Return the partitions in ``names`` that exist; skip the others. They are fetched in batches."""
+    def get_partitions_by_names(
+        self, database: str, table: str, names: Sequence[str], *, described: TableInfo | None = None
+    ) -> list[PartitionInfo]:
+        """Return the partitions in ``names`` that exist; skip the others. They are fetched in batches.
+
+        ``described`` is the table as it was just read, which saves reading it again.
+        """
         ...
 
     def add_partitions(

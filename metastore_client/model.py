@@ -296,7 +296,7 @@ class CompactionInfo:
     """An entry of ``show_compact``.
 
     Times are milliseconds since 1970. Only 4.x servers report ``error``, the reason for a failure, and
-    ``enqueue_time``, the time of the request.
+    ``enqueue_time``, the time of the request, and ``pool``, the workers that may take it.
     """
 
     database: str
@@ -312,6 +312,7 @@ class CompactionInfo:
     end_time: int | None = None
     error: str = ""
     enqueue_time: int | None = None
+    pool: str = ""
 
     @property
     def is_pending(self) -> bool:

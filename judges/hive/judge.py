@@ -55,6 +55,7 @@ class HiveJudge(ProcessJudge):
         *,
         user: str | None = None,
         zone: str = DEFAULT_ZONE,
+        is_measured: bool = False,
     ) -> None:
         """Start the JVM.
 
@@ -66,6 +67,7 @@ class HiveJudge(ProcessJudge):
                 the SQL works on that metastore instead of one of its own (the compactor cannot be used then).
             user: who Hive is to HDFS; the user of this process for None.
             zone: the JVM's time zone, as Java calls it.
+            is_measured: run as a long-lived server does, with Java's own choice of compilers.
 
         Raises:
             JudgeError: Java, a jar or the compiler is missing, or the JVM does not come up.
@@ -74,7 +76,8 @@ class HiveJudge(ProcessJudge):
         settings = [f"{name}={value}" for name, value in (configuration or {}).items()]
         self._reaches_s3 = any(name.startswith("fs.s3a.") for name in configuration or {})
         self._is_secure = (configuration or {}).get("hadoop.security.authentication") == "kerberos"
-        options = [*ADD_OPENS, *SPEED_OPTIONS, *LOG_OPTIONS, CODE_CACHE, f"-Duser.timezone={zone}"]
+        speed = () if is_measured else (*SPEED_OPTIONS, CODE_CACHE)
+        options = [*ADD_OPENS, *speed, *LOG_OPTIONS, f"-Duser.timezone={zone}"]
         if user is not None:
             options += [f"-DHADOOP_USER_NAME={user}", f"-Duser.name={user}"]
         command = [self._java(), *options, *self._program(), self.work_directory, *settings]

@@ -18,6 +18,7 @@ enum ClientCapability { TEST_CAPABILITY = 1, INSERT_ONLY_TABLES = 2 }
 
 exception MetaException { 1: string message }
 exception NoSuchObjectException { 1: string message }
+exception InvalidInputException { 1: string message }
 exception AlreadyExistsException { 1: string message }
 exception InvalidObjectException { 1: string message }
 exception InvalidOperationException { 1: string message }
@@ -195,8 +196,8 @@ struct GetCatalogsResponse {
 
 // -- statistics of columns --------------------------------------------------------------------------------------
 
-// Of each kind of data: how many nulls, and where there is one, the range. Estimates (numDVs, sketches, histograms) and
-// lengths are not declared.
+// Of each kind of data: how many nulls, the range or the lengths, and the sketch of distinct values with its estimate.
+// Histograms are not declared.
 struct BooleanColumnStatsData {
   1: required i64 numTrues,
   2: required i64 numFalses,
@@ -206,20 +207,30 @@ struct BooleanColumnStatsData {
 struct DoubleColumnStatsData {
   1: optional double lowValue,
   2: optional double highValue,
-  3: required i64 numNulls
+  3: required i64 numNulls,
+  4: optional i64 numDVs,
+  5: optional binary bitVectors
 }
 
 struct LongColumnStatsData {
   1: optional i64 lowValue,
   2: optional i64 highValue,
-  3: required i64 numNulls
+  3: required i64 numNulls,
+  4: optional i64 numDVs,
+  5: optional binary bitVectors
 }
 
 struct StringColumnStatsData {
-  3: required i64 numNulls
+  1: optional i64 maxColLen,
+  2: optional double avgColLen,
+  3: required i64 numNulls,
+  4: optional i64 numDVs,
+  5: optional binary bitVectors
 }
 
 struct BinaryColumnStatsData {
+  1: optional i64 maxColLen,
+  2: optional double avgColLen,
   3: required i64 numNulls
 }
 
@@ -231,7 +242,9 @@ struct Decimal {
 struct DecimalColumnStatsData {
   1: optional Decimal lowValue,
   2: optional Decimal highValue,
-  3: required i64 numNulls
+  3: required i64 numNulls,
+  4: optional i64 numDVs,
+  5: optional binary bitVectors
 }
 
 struct Date {
@@ -241,7 +254,9 @@ struct Date {
 struct DateColumnStatsData {
   1: optional Date lowValue,
   2: optional Date highValue,
-  3: required i64 numNulls
+  3: required i64 numNulls,
+  4: optional i64 numDVs,
+  5: optional binary bitVectors
 }
 
 struct Timestamp {
@@ -251,7 +266,9 @@ struct Timestamp {
 struct TimestampColumnStatsData {
   1: optional Timestamp lowValue,
   2: optional Timestamp highValue,
-  3: required i64 numNulls
+  3: required i64 numNulls,
+  4: optional i64 numDVs,
+  5: optional binary bitVectors
 }
 
 union ColumnStatisticsData {
@@ -269,6 +286,27 @@ struct ColumnStatisticsObj {
   1: required string colName,
   2: required string colType,
   3: required ColumnStatisticsData statsData
+}
+
+struct ColumnStatisticsDesc {
+  1: required bool isTblLevel,
+  2: required string dbName,
+  3: required string tableName,
+  4: optional string partName
+}
+
+struct ColumnStatistics {
+  1: required ColumnStatisticsDesc statsDesc,
+  2: required list<ColumnStatisticsObj> statsObj,
+  4: optional string engine
+}
+
+struct SetPartitionsStatsRequest {
+  1: required list<ColumnStatistics> colStats,
+  2: optional bool needMerge,
+  3: optional i64 writeId,
+  4: optional string validWriteIdList,
+  5: optional string engine
 }
 
 struct TableStatsRequest {
@@ -617,7 +655,8 @@ struct ShowCompactResponseElement {
   11: optional i64 endTime,
   13: optional i64 id,
   14: optional string errorMessage,
-  15: optional i64 enqueueTime
+  15: optional i64 enqueueTime,
+  20: optional string poolName
 }
 
 struct ShowCompactResponse {
@@ -693,6 +732,10 @@ service Metastore {
   PartitionsStatsResult get_partitions_statistics_req(1: PartitionsStatsRequest request)
     throws (1: NoSuchObjectException o1, 2: MetaException o2),
 
+  Partition get_partition_by_name(1: string db_name, 2: string tbl_name, 3: string part_name)
+    throws (1: MetaException o1, 2: NoSuchObjectException o2),
+  bool set_aggr_stats_for(1: SetPartitionsStatsRequest request)
+    throws (1: NoSuchObjectException o1, 2: InvalidObjectException o2, 3: MetaException o3, 4: InvalidInputException o4),
   bool delete_table_column_statistics(1: string db_name, 2: string tbl_name, 3: string col_name, 4: string engine)
     throws (1: NoSuchObjectException o1, 2: MetaException o2),
   bool delete_partition_column_statistics(

@@ -174,12 +174,14 @@ class TableCalls(ThriftCalls):
             self.get_table(database, table)  # later releases answer with no partitions
         return sorted(names)
 
-    def get_partitions_by_names(self, database: str, table: str, names: Sequence[str]) -> list[PartitionInfo]:
+    def get_partitions_by_names(
+        self, database: str, table: str, names: Sequence[str], *, described: TableInfo | None = None
+    ) -> list[PartitionInfo]:
         """Return the partitions in ``names`` that exist; skip the others. They are fetched in batches.
 
         See :meth:`MetastoreClient.get_partitions_by_names`.
         """
-        described = self.get_table(database, table)
+        described = described or self.get_table(database, table)
         found = [
             partition_info(each, described)
             for batch in batches(sorted(set(names)), FETCH_PARTITIONS_BATCH)
@@ -400,8 +402,16 @@ class TableCalls(ThriftCalls):
             )
 
     def _get_partitions(self, table: TableInfo, names: Sequence[str]) -> list[Answer]:
+        if len(names) == 1:  # a fifth of the server's time in a table of 1,000 partitions
+            return self._get_partition(table, names[0])
         answer = self._call("get_partitions_by_names", table.database, table.name, list(names), repeat=True)
         return answer.elements()
+
+    def _get_partition(self, table: TableInfo, name: str) -> list[Answer]:
+        try:
+            return [self._call("get_partition_by_name", table.database, table.name, name, repeat=True)]
+        except NoSuchObjectError:
+            return []
 
     def _add_partitions(self, table: TableInfo, batch: Sequence[Any]) -> list[Answer]:
         request = ttypes.AddPartitionsRequest(

@@ -315,6 +315,7 @@ def compaction_info(answer: Answer) -> CompactionInfo:
         end_time=answer["endTime"].optional(Answer.number),
         error=answer["errorMessage"].text_or_empty(),
         enqueue_time=answer["enqueueTime"].optional(Answer.number),
+        pool=answer["poolName"].text_or_empty(),
     )
 
 

@@ -54,7 +54,6 @@ class InMemoryMetastore(MemoryTransactions):
             capabilities=capabilities,
         )
         self._compactions: list[CompactionInfo] = []
-        self._pools: dict[int, str | None] = {}
 
     def reap(self) -> tuple[int, ...]:
         """Abort transactions and drop separate locks without heartbeats, as the server's reaper does.
@@ -104,13 +103,13 @@ class InMemoryMetastore(MemoryTransactions):
             state="initiated",
             id=len(self._compactions) + 1,
             enqueue_time=int(time.time() * 1000) if self._capabilities.has_compaction_workers else None,
+            pool=(pool or "") if self._capabilities.has_compaction_workers else "",
         )
         same = (entry.database, entry.table, entry.partition)
         queued = [c for c in self._compactions if c.state in ("initiated", "working")]
         if any((c.database, c.table, c.partition) == same for c in queued):
             return False
         self._compactions.append(entry)
-        self._pools[len(self._compactions)] = pool
         return True
 
     @server_call
@@ -128,7 +127,7 @@ class InMemoryMetastore(MemoryTransactions):
             raise UnsupportedByServerError("only Hive 4 lets other programs run compactions")
         for each in self._compactions:
             assert each.id is not None
-            if each.state == "initiated" and self._pools[each.id] == pool:
+            if each.state == "initiated" and each.pool == (pool or ""):
                 self._change(each.id, state="working", worker_id=worker_id)
                 return CompactionJob(
                     each.id, each.database, each.table, each.partition, each.type, "", each.id

@@ -163,10 +163,12 @@ class MemoryTables(ServerCalls):
         return sorted(self._table(database, table).partitions)
 
     @server_call
-    def get_partitions_by_names(self, database: str, table: str, names: Sequence[str]) -> list[PartitionInfo]:
+    def get_partitions_by_names(
+        self, database: str, table: str, names: Sequence[str], *, described: TableInfo | None = None
+    ) -> list[PartitionInfo]:
         """Return the partitions in ``names`` that exist; skip the others. They are fetched in batches.
 
-        See :meth:`MetastoreClient.get_partitions_by_names`.
+        See :meth:`MetastoreClient.get_partitions_by_names`. ``described`` has no effect.
         """
         partitions = self._table(database, table).partitions
         return [partitions[name] for name in sorted(set(names)) if name in partitions]

@@ -79,8 +79,9 @@ class TableView:
             chosen,
             self.valid_ids,
             self.valid_txns,
-            # One listing of the whole table is faster than many of its partitions.
-            is_whole_table=2 * len(chosen) >= len(self.locations),
+            # One listing of the whole table is faster than many of its partitions. The view of a compaction
+            # has only some of them.
+            is_whole_table=len(chosen) > 1 and 2 * len(chosen) >= len(self.locations),
             own_files=self.own_files,
         )
 

@@ -64,7 +64,7 @@ from mutation_api.storage.protocol import FileEntry, Storage
 from mutation_api.storage.tree import Directories, directories_below, side_by_side
 from mutation_api.table.acid_table import AcidTable
 from mutation_api.table.row_type import row_type
-from mutation_api.transaction.manifest import TableOutput, staging_directory
+from mutation_api.transaction.manifest import TableOutput, staging_of
 from mutation_api.transaction.staging import children_of
 
 _DOUBLING_FILES = 2
@@ -148,8 +148,7 @@ def _create_empty(storage: Storage, target: Location, version: AcidVersion, tabl
 
 def _staging_of(target: Location, table: AcidTable) -> Location:
     """Return a directory inside the transaction's staging directory, which is removed with it."""
-    root = table.location if target.is_within(table.location) else target.parent
-    return staging_directory(root, table.required_txn_id()) / "base_files" / "0"
+    return staging_of(table, target.parent, table.required_txn_id()) / "base_files" / "0"
 
 
 def _discard_quietly(writer: OrcEventWriter, target: Location) -> None:

@@ -321,13 +321,23 @@ class Catalog:
         names = self._metastore.get_partition_names(spec.database, spec.name)
         return replace(opened, table=with_partition_names(opened.table, names), partition_names=tuple(names))
 
+    def read_with_these_partitions(self, spec: TableSpec, names: Sequence[str]) -> OpenTable:
+        """Read a table under the lock as if it had only some partitions, without those that do not exist."""
+        opened = self.read(spec, under_lock=True)
+        if not opened.table.partition_keys:
+            return replace(opened, partitions=())
+        table = with_partition_names(opened.table, names)
+        named = replace(opened, table=table, partition_names=tuple(names))
+        return self.with_partitions(named)
+
     def with_partitions(self, opened: OpenTable) -> OpenTable:
         """Return the table with its partitions read in full; about 0.3 s per 1,000 partitions."""
         if opened.partitions is not None:
             return opened
         spec, names = opened.spec, opened.partition_names
-        infos = tuple(self._metastore.get_partitions_by_names(spec.database, spec.name, names))
-        return replace(opened, table=with_partitions(opened.table, infos), partitions=infos)
+        described = opened.description
+        infos = self._metastore.get_partitions_by_names(spec.database, spec.name, names, described=described)
+        return replace(opened, table=with_partitions(opened.table, infos), partitions=tuple(infos))
 
 
 def probed_partitions(metastore: MetastoreClient, table: AcidTable) -> Sequence[str]:

@@ -51,6 +51,15 @@ def staging_directory(location: Location, txn_id: int) -> Location:
     return location / f"{STAGING_PREFIX}{txn_id}"
 
 
+def staging_of(table: AcidTable, location: Location, txn_id: int) -> Location:
+    """Return the hidden directory for files staged by a transaction for a partition at a location.
+
+    It is in the table's directory unless the partition is elsewhere. The next transaction on the table, which
+    removes the files of dead ones, looks there and not into each partition.
+    """
+    return staging_directory(table.location if location.is_within(table.location) else location, txn_id)
+
+
 def attempt_mark(write_id: int) -> str:
     """Return the name of the empty file that an attempt stages before it uploads anything.
 

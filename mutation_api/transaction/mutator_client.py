@@ -205,17 +205,17 @@ class MutatorClient(ClosedAtEnd, NotPickled):
         return Snapshot(self._connected(), _sources(full_names), is_exclusive=True).open()
 
     def open_compaction(
-        self, table: str, kind: CompactionType = CompactionType.MAJOR, partition: str = ""
+        self, table: str, kind: CompactionType = CompactionType.MAJOR, partitions: Sequence[str] = ("",)
     ) -> Snapshot:
-        """Return the view of a compaction of a table (``database.table``) on Hive 4.
+        """Return the view of a compaction of partitions of a table (``database.table``) on Hive 4.
 
         It must be ended by ``commit`` or ``abort``. A rebalance, which gives new ROW__IDs, excludes
-        writers of the partition ('' in an unpartitioned table).
+        writers of the partitions. In an unpartitioned table the only one is ''.
 
         Raises:
             Errors: See :meth:`open_snapshot`.
         """
-        return Snapshot(self._connected(), _sources((table,)), compaction=kind, partition=partition).open()
+        return Snapshot(self._connected(), _sources((table,)), compaction=kind, partitions=partitions).open()
 
     def open_hold(self, *full_names: str, seconds: float) -> Hold:
         """Prevent the cleaner from removing files of tables until the hold is closed or has expired.

@@ -20,7 +20,14 @@ from typing import Any, ClassVar, NoReturn, Self
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError
-from metastore_client.model import CompactionType, LockComponent, LockLevel, LockType, PartitionInfo
+from metastore_client.model import (
+    CompactionType,
+    LockComponent,
+    LockLevel,
+    LockType,
+    PartitionInfo,
+    TableInfo,
+)
 from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.errors import ClientError, ConfigurationError, TransactionStateError
 from mutation_api.table.acid_table import AcidTable
@@ -162,13 +169,13 @@ class Snapshot(ClosedAtEnd, NotPickled):
         specs: tuple[TableSpec, ...],
         *,
         compaction: CompactionType | None = None,
-        partition: str = "",
+        partitions: Sequence[str] = (),
         is_exclusive: bool = False,
     ) -> None:
         self._session = session
         self._specs = specs
         self._compaction = compaction
-        self._partition = partition
+        self._partitions = partitions
         self._is_exclusive = is_exclusive
         self._tables: dict[str, OpenTable] = {}
         self._lease: Lease | None = None
@@ -193,13 +200,18 @@ class Snapshot(ClosedAtEnd, NotPickled):
         self._lease = lease
         try:
             with metastore_errors_as_ours("could not read the tables of a snapshot"):
-                named = [session.catalog.read_with_partition_names(s) for s in self._specs]
-                opened = [session.catalog.with_partitions(table) for table in named]
+                opened = [self._read(session.catalog, spec) for spec in self._specs]
         except BaseException:
             self.close()
             raise
         self._tables = {o.table.full_name: o for o in opened}
         return self
+
+    def _read(self, catalog: Catalog, spec: TableSpec) -> OpenTable:
+        """Read a table; for a compaction only its partitions, since there may be thousands."""
+        if self._compaction is not None:
+            return catalog.read_with_these_partitions(spec, self._partitions)
+        return catalog.with_partitions(catalog.read_with_partition_names(spec))
 
     @property
     def closed(self) -> bool:
@@ -225,6 +237,10 @@ class Snapshot(ClosedAtEnd, NotPickled):
     def table(self, table: str) -> AcidTable:
         """Return the descriptor of a table. It is bound to no transaction, so the table can only be read."""
         return self._opened(table).table
+
+    def description(self, table: str) -> TableInfo:
+        """Return a table as the metastore described it when the snapshot was opened."""
+        return self._opened(table).description
 
     def valid_ids(self, table: str) -> ValidIdList:
         """Return the ids in the table's files that the snapshot sees: write ids, or transaction ids in v1."""
@@ -291,7 +307,7 @@ class Snapshot(ClosedAtEnd, NotPickled):
     def _to_lock(self) -> tuple[LockComponent, ...]:
         if self._gives_new_row_ids:
             (spec,) = self._specs
-            return (rebalance_lock(spec.database, spec.name, self._partition),)
+            return tuple(rebalance_lock(spec.database, spec.name, each) for each in self._partitions)
         catalog = self._session.catalog
         with metastore_errors_as_ours("could not read the tables of a snapshot"):
             components = lock_components([catalog.to_lock(s) for s in self._specs])

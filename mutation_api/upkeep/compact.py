@@ -198,6 +198,7 @@ def compact_table(
             [each.partition for each in chosen],
             CompactionType[kind.upper()],
             CompactionSettings(threads, WriterOptions(), up_to, keep_old, num_buckets, tuple(sort_by)),
+            sizes={each.partition: (each.base + each.deltas).byte_count for each in chosen},
             at_once=at_once,
             without_queue=without_queue,
             wait_seconds=LOCK_TIMEOUT_SECONDS_DEFAULT if wait_seconds is None else wait_seconds,

@@ -23,14 +23,7 @@ NO_AUTO_COMPACTION = "no_auto_compaction"
 """The table property that keeps the server's initiator from a table."""
 
 
-def compactable_view(
-    metastore: MetastoreClient,
-    snapshot: Snapshot,
-    database: str,
-    table: str,
-    partition: str,
-    up_to: int | None = None,
-) -> TableView:
+def compactable_view(snapshot: Snapshot, table: str, partition: str, up_to: int | None = None) -> TableView:
     """Return the view of a table that a compaction may rewrite: up to the first id that is open.
 
     Transactions with later ids may still write rows that a new base would hide. ``up_to`` may be a lower id.
@@ -38,10 +31,10 @@ def compactable_view(
     Raises:
         CompactionError: If the table is sorted, or the partition does not exist.
     """
-    view = open_table(snapshot, f"{database}.{table}")
+    view = open_table(snapshot, table)
     if partition not in view.locations:
         raise CompactionError(f"table {view.table.full_name}: it no longer has a partition {partition!r}")
-    if metastore.get_table(database, table).sort_columns:
+    if snapshot.description(table).sort_columns:
         raise CompactionError(
             f"table {view.table.full_name} is sorted; Hive does not compact sorted tables either"
         )

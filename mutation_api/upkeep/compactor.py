@@ -1,10 +1,9 @@
 """Compactions done by this library, as a worker of the queue of Hive 4.
 
-A worker takes a compaction from the queue. It opens a transaction of the kind COMPACTION, which holds a
-shared lock, and reads up to the highest write id below which no transaction is open. A new directory has the
-transaction in its name (``base_9_v12``, ``delta_4_9_v12``), so no reader sees it before the commit. Before
-that it is compared with the files that it replaces (:mod:`.partition_compaction`). After the commit, the
-server's cleaner removes the old files when nobody reads them any more.
+A worker takes a compaction from the queue, opens a transaction (:mod:`.queued_compaction`), and reads up to
+the highest write id below which no transaction is open. The new directories are compared with the files that
+they replace (:mod:`.partition_compaction`). After the commit, the server's cleaner removes the old files when
+nobody reads them any more.
 
 If the worker dies, the server aborts its transaction, gives the compaction to another worker, and its cleaner
 removes the directory.
@@ -14,70 +13,58 @@ Source: Hive's Worker and AcidCompactionService (4.0 to 4.2).
 
 from __future__ import annotations
 
+import itertools
 import logging
 import os
-import time
-import uuid
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 from metastore_client.client import MetastoreClient
-from metastore_client.errors import MetastoreError
-from metastore_client.model import CompactionEnd, CompactionJob, CompactionType, TxnState
-from mutation_api.errors import CommitOutcomeUnknownError, CompactionError, ConfigurationError
+from metastore_client.model import CompactionEnd, CompactionJob, CompactionType
+from mutation_api.errors import CompactionError, ConfigurationError
 from mutation_api.storage.tree import side_by_side
 from mutation_api.table.acid_table import WriterOptions
 from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MutatorClientBuilder
 from mutation_api.transaction.catalog import split_full_name
-from mutation_api.transaction.hold import open_holds
 from mutation_api.transaction.listener import metastore_errors_as_ours
-from mutation_api.transaction.snapshot import Snapshot
+from mutation_api.transaction.mutator_client import MutatorClient
 from mutation_api.upkeep.compaction_terms import CompactedDirectory, CompactionSettings
-from mutation_api.upkeep.compaction_view import compactable_view
-from mutation_api.upkeep.kept_files import (
-    KeptFiles,
-    check_can_keep,
-    keep_files,
-    remove_expired,
-    removed_after_errors,
-)
-from mutation_api.upkeep.partition_compaction import (
-    COMPACTED_KINDS,
-    PartitionCompaction,
-)
-from mutation_api.upkeep.rebalance import parse_order_by
+from mutation_api.upkeep.partition_compaction import COMPACTED_KINDS
+from mutation_api.upkeep.queued_compaction import compact_queued, worker_id, worker_prefix
 from mutation_api.upkeep.unqueued_compaction import compact_unqueued
 
 _log = logging.getLogger(__name__)
 
 THREADS_DEFAULT = 2
+MOST_TOGETHER, MOST_BYTES_TOGETHER = 32, 64 * 1024 * 1024
+"""The number of partitions, and the bytes of their files, that share a transaction at most."""
 LOCAL_KINDS = tuple(each.name.lower() for each in COMPACTED_KINDS)
 """The kinds of compactions that this library does itself."""
+_VERSION = "hive-mutation-api"
+_numbers = itertools.count(1)
+_LISTENERS = "hive.metastore.transactional.event.listeners"
 
 
-def _worker_id() -> str:
-    """Return the name of this process as a worker: ``host-mutate-pid``."""
-    return f"{_worker_prefix()}{os.getpid()}"
+def _fail_those_of_dead_processes(metastore: MetastoreClient) -> None:
+    """Report compactions as failed whose process, one of this library on this machine, is dead.
 
-
-def _worker_prefix() -> str:
-    return f"{os.uname().nodename}-mutate-"
-
-
-def _fail_those_of_dead_workers(metastore: MetastoreClient) -> None:
-    """Report compactions as failed whose worker was a process of this library on this machine and is dead.
-
-    The server itself waits for a day (``hive.compactor.worker.timeout``), and accepts no other compaction of
-    the partition until then.
+    It may have requested them or done them. The server itself waits for a day
+    (``hive.compactor.worker.timeout``), and accepts no other compaction of the partition until then. After a
+    request it would wait forever, since nobody else serves the pool.
     """
     for each in metastore.show_compactions():
-        pid = each.worker_id.removeprefix(_worker_prefix())
-        if each.state == "working" and pid != each.worker_id and pid.isdecimal() and not _is_alive(int(pid)):
-            _log.warning("compaction %s of %s.%s: its worker is dead", each.id, each.database, each.table)
-            metastore.compaction_ended(
-                metastore.compaction_job(each), CompactionEnd.FAILED, "the process of the worker died"
-            )
+        name = {"working": each.worker_id, "initiated": each.pool}.get(each.state, "")
+        pid = name.removeprefix(worker_prefix()).partition("-")[0]
+        if not name.startswith(worker_prefix()) or not pid.isdecimal() or _is_alive(int(pid)):
+            continue
+        _log.warning("compaction %s of %s.%s: its process is dead", each.id, each.database, each.table)
+        if each.state == "working":
+            job = metastore.compaction_job(each)
+        elif (taken := metastore.next_compaction(worker_id(), _VERSION, each.pool)) is not None:
+            job = taken
+        else:  # another process was faster
+            continue
+        metastore.compaction_ended(job, CompactionEnd.FAILED, "the process of the worker died")
 
 
 def _is_alive(pid: int) -> bool:
@@ -120,25 +107,29 @@ def compact_next(
     """
     _check_has_workers(metastore)
     with metastore_errors_as_ours("could not take a compaction from the queue"):
-        _fail_those_of_dead_workers(metastore)
+        _fail_those_of_dead_processes(metastore)
     settings = CompactionSettings(threads, options or WriterOptions(), None, keep_old)
-    return _taken_and_done(metastore, pool, settings)
+    with MutatorClientBuilder().metastore(metastore).build() as client:
+        found = _taken_and_done(metastore, client, pool, settings)
+    return _or_raised(found)[0] if found else None
 
 
 def _taken_and_done(
-    metastore: MetastoreClient, pool: str | None, settings: CompactionSettings
-) -> CompactedDirectory | None:
+    metastore: MetastoreClient,
+    client: MutatorClient,
+    pool: str | None,
+    settings: CompactionSettings,
+    count: int = 1,
+) -> list[CompactedDirectory | Exception]:
+    """Take up to so many compactions of one table from the queue, and do them in one transaction."""
+    jobs: list[CompactionJob] = []
     with metastore_errors_as_ours("could not take a compaction from the queue"):
-        job = metastore.next_compaction(_worker_id(), "hive-mutation-api", pool)
-    if job is None:
-        return None
-    try:
-        return _done(metastore, job, settings)
-    except CommitOutcomeUnknownError:
-        raise
-    except BaseException as error:
-        _report(metastore, job, CompactionEnd.FAILED, f"{type(error).__name__}: {error}")
-        raise
+        while len(jobs) < count:
+            job = metastore.next_compaction(worker_id(), _VERSION, pool)
+            if job is None:
+                break
+            jobs.append(job)
+    return compact_queued(metastore, client, jobs, settings) if jobs else []
 
 
 def compact_partition(
@@ -205,6 +196,7 @@ def compact_partitions(
     kind: CompactionType,
     settings: CompactionSettings,
     *,
+    sizes: Mapping[str, int] | None = None,
     at_once: int = 1,
     without_queue: bool = False,
     wait_seconds: float = LOCK_TIMEOUT_SECONDS_DEFAULT,
@@ -218,7 +210,9 @@ def compact_partitions(
         partitions: the escaped names of the partitions.
         kind: the kind of the compactions.
         settings: how to compact each of them.
-        at_once: the number of partitions to compact at once. One without the queue, where a compaction waits
+        sizes: the bytes of the partitions' files. Small ones then share a transaction, if nobody listens to
+            the server's events about compactions, which name only one partition.
+        at_once: the number of transactions at once. One without the queue, where a compaction waits
             for all other transactions.
         without_queue: see :func:`compact_partition`.
         wait_seconds: see :func:`compact_partition`.
@@ -240,34 +234,85 @@ def compact_partitions(
     else:
         _check_has_workers(metastore)
         with metastore_errors_as_ours(f"table {table}: cannot request a compaction"):
-            _fail_those_of_dead_workers(metastore)
+            _fail_those_of_dead_processes(metastore)
 
-    def compact(partition: str) -> CompactedDirectory:
+    def compact(names: Sequence[str]) -> list[CompactedDirectory]:
+        found: list[CompactedDirectory | Exception]
         if without_queue:
-            done = compact_unqueued(metastore, table, partition, settings=settings, wait_seconds=wait_seconds)
+            (name,) = names
+            found = [compact_unqueued(metastore, table, name, settings=settings, wait_seconds=wait_seconds)]
         else:
-            done = _requested_and_done(metastore, table, partition, kind, settings)
-        progress(done)
-        return done
+            found = _requested_and_done(metastore, client, table, names, kind, settings)
+        for each in found:
+            if isinstance(each, CompactedDirectory):
+                progress(each)
+        return _or_raised(found)
 
-    return side_by_side(compact, partitions, at_once)
+    is_shared = not without_queue and sizes is not None and _may_share(metastore, kind)
+    groups = _groups(partitions, sizes or {}) if is_shared else [[each] for each in partitions]
+    with MutatorClientBuilder().metastore(metastore).build() as client:
+        return list(itertools.chain(*side_by_side(compact, groups, at_once)))
+
+
+def _may_share(metastore: MetastoreClient, kind: CompactionType) -> bool:
+    """Return True if compactions may share a transaction.
+
+    When it commits, a server with a listener of events sends one event, about one of its partitions. Impala
+    reads by these events which files are new.
+    """
+    with metastore_errors_as_ours("could not ask the server for its listeners"):
+        listeners = metastore.get_config_value(_LISTENERS, "")
+    return kind is not CompactionType.REBALANCE and not listeners.strip()
+
+
+def _groups(partitions: Sequence[str], sizes: Mapping[str, int]) -> list[list[str]]:
+    """Return the partitions in groups that share a transaction; a large one is alone."""
+    groups: list[list[str]] = []
+    byte_count = 0
+    for partition in partitions:
+        byte_count += sizes[partition]
+        if not groups or len(groups[-1]) == MOST_TOGETHER or byte_count > MOST_BYTES_TOGETHER:
+            groups.append([])
+            byte_count = sizes[partition]
+        groups[-1].append(partition)
+    return groups
 
 
 def _requested_and_done(
-    metastore: MetastoreClient, table: str, partition: str, kind: CompactionType, settings: CompactionSettings
-) -> CompactedDirectory:
+    metastore: MetastoreClient,
+    client: MutatorClient,
+    table: str,
+    partitions: Sequence[str],
+    kind: CompactionType,
+    settings: CompactionSettings,
+) -> list[CompactedDirectory | Exception]:
+    """Compact partitions in one transaction, under a pool that no other worker serves."""
     database, name = split_full_name(table)
-    pool = f"hive-mutation-api-{uuid.uuid4().hex[:12]}"
+    pool = f"{worker_id()}-{next(_numbers)}"
+    requested = []
+    for partition in partitions:
+        where = f"{table}/{partition}" if partition else table
+        with metastore_errors_as_ours(f"table {where}: cannot request a compaction"):
+            if metastore.compact(database, name, partition or None, kind, pool=pool):
+                requested.append(partition)
+    done = _taken_and_done(metastore, client, pool, settings, len(requested)) if requested else []
+    by_partition = dict(zip(requested, done, strict=False))
+    return [by_partition.get(partition) or _not_given(table, partition) for partition in partitions]
+
+
+def _not_given(table: str, partition: str) -> CompactionError:
     where = f"{table}/{partition}" if partition else table
-    with metastore_errors_as_ours(f"table {where}: cannot request a compaction"):
-        is_new = metastore.compact(database, name, partition or None, kind, pool=pool)
-    found = _taken_and_done(metastore, pool, settings) if is_new else None
-    if found is None:
-        raise CompactionError(
-            f"table {where}: a compaction is queued or running already. Wait for it: hive-mutate show "
-            "compactions"
-        )
-    return found
+    return CompactionError(
+        f"table {where}: a compaction is queued or running already. Wait for it: hive-mutate show compactions"
+    )
+
+
+def _or_raised(found: Sequence[CompactedDirectory | Exception]) -> list[CompactedDirectory]:
+    """Return the results, or raise the first error."""
+    for each in found:
+        if isinstance(each, Exception):
+            raise each
+    return [each for each in found if isinstance(each, CompactedDirectory)]
 
 
 def _check_has_workers(metastore: MetastoreClient) -> None:
@@ -277,138 +322,3 @@ def _check_has_workers(metastore: MetastoreClient) -> None:
             "programs. Let Hive compact (hive-mutate compact), or do without its queue: hive-mutate compact "
             "--engine local --without-queue"
         )
-
-
-def _report(metastore: MetastoreClient, job: CompactionJob, end: CompactionEnd, reason: str) -> None:
-    try:
-        metastore.compaction_ended(job, end, reason)
-    except MetastoreError as error:
-        _log.warning("could not report the end of compaction %d: %s", job.id, error)
-
-
-def _done(metastore: MetastoreClient, job: CompactionJob, settings: CompactionSettings) -> CompactedDirectory:
-    name, partition = f"{job.database}.{job.table}", job.partition or ""
-    kind = job.type.name.lower()
-    if job.type not in COMPACTED_KINDS:
-        raise CompactionError(f"table {name}: {kind} compactions are left to Hive. Request a major one")
-    if job.num_buckets or job.order_by:
-        settings = replace(
-            settings,
-            num_buckets=job.num_buckets or settings.num_buckets,
-            sort_by=parse_order_by(job.order_by) if job.order_by else settings.sort_by,
-        )
-    started = time.monotonic()
-    with MutatorClientBuilder().metastore(metastore).build() as client:
-        snapshot = client.open_compaction(name, job.type, partition)
-        try:
-            job, work = _planned(metastore, job, snapshot, settings)
-            if not work.is_needed:
-                # As Hive's worker does: without new files, the cleaner still removes those of aborted ids.
-                end = CompactionEnd.DONE if work.has_unread else CompactionEnd.REFUSED
-                metastore.compaction_ended(job, end, "there is nothing to compact")
-                snapshot.commit()
-                return CompactedDirectory(name, partition, kind, None)
-            files = work.publish()
-        except BaseException:
-            snapshot.abort()
-            raise
-        kept = _committed(metastore, job, snapshot, work)
-    remove_expired(work.view.locations[partition])
-    return CompactedDirectory(
-        name,
-        partition,
-        kind,
-        work.directories[0].name,
-        sum(file.row_count for file in files),
-        sum(file.byte_count for file in files),
-        work.byte_count,
-        time.monotonic() - started,
-        _holds_on(metastore, name),
-        "" if kept is None else kept.until,
-    )
-
-
-def _committed(
-    metastore: MetastoreClient, job: CompactionJob, snapshot: Snapshot, work: PartitionCompaction
-) -> KeptFiles | None:
-    """Commit a compaction whose files are published. On an error, they are removed. Return what is kept."""
-    keep_old, name = work.settings.keep_old, work.view.table.full_name
-    try:
-        kept = None if keep_old is None else keep_files(work, keep_old)
-        with removed_after_errors(kept):
-            with metastore_errors_as_ours(f"table {name}: its compaction could not be committed"):
-                _check_no_rival(metastore, work)
-                _check_still_given(metastore, job)
-                metastore.compaction_ended(job, CompactionEnd.DONE)
-            snapshot.commit()
-    except CommitOutcomeUnknownError:
-        raise
-    except BaseException:
-        snapshot.abort()
-        work.remove()
-        raise
-    return kept
-
-
-def _check_no_rival(metastore: MetastoreClient, work: PartitionCompaction) -> None:
-    """Refuse if another worker has compacted the partition at the same time, or still does.
-
-    Two compactors of this library look after their directories are there, so at least one finds the other.
-    """
-    rivals = work.rivals()
-    if not rivals:
-        return
-    aborted = {each.id for each in metastore.get_open_txns().txns if each.state is TxnState.ABORTED}
-    for each in rivals:
-        if each.compaction_txn not in aborted:
-            raise CompactionError(
-                f"table {work.view.table.full_name}: the compaction of transaction {each.compaction_txn} "
-                f"wrote {each.name} at the same time. No row was changed, and the new files are removed"
-            )
-
-
-def _check_still_given(metastore: MetastoreClient, job: CompactionJob) -> None:
-    """Refuse if the server has given the compaction to another worker.
-
-    It takes a report from anybody, and would clean up after the other worker's compaction before its end.
-    """
-    for each in metastore.show_compactions(job.id):
-        if (each.state, each.worker_id) != ("working", _worker_id()):
-            worker = f" by {each.worker_id}" if each.worker_id else ""
-            raise CompactionError(
-                f"table {job.database}.{job.table}: the server no longer expects compaction {job.id} from "
-                f"this process: it is {each.state}{worker}. No row was changed, and the new files are removed"
-            )
-
-
-def _holds_on(metastore: MetastoreClient, table: str) -> str:
-    """Return who keeps the server's cleaner from the files of a table, '' if nobody says so."""
-    try:
-        holds = open_holds(metastore.get_open_txns())
-    except MetastoreError as error:
-        _log.warning("could not ask who holds the files of %s: %s", table, error)
-        return ""
-    hosts = sorted({host for host, tables, _ in holds if table in tables.split(",")})
-    if not hosts:
-        return ""
-    return (
-        f"a change feed on {', '.join(hosts)} has a hold on them. The cleaner removes them when it has ended"
-    )
-
-
-def _planned(
-    metastore: MetastoreClient,
-    job: CompactionJob,
-    snapshot: Snapshot,
-    settings: CompactionSettings,
-) -> tuple[CompactionJob, PartitionCompaction]:
-    """Plan the compaction, and report its transaction."""
-    partition = job.partition or ""
-    view = compactable_view(metastore, snapshot, job.database, job.table, partition, settings.up_to)
-    # Hive's worker takes the owner of the directory, which is the table's owner unless it was changed.
-    owner = metastore.get_table(job.database, job.table).owner
-    job = metastore.compaction_began(job, snapshot.txn_id, view.valid_ids.high_watermark, owner)
-    if settings.keep_old is not None:
-        check_can_keep(view.locations[partition])
-    work = PartitionCompaction.planned(job.type, view, partition, snapshot.txn_id, settings, snapshot.confirm)
-    return job, work

@@ -41,7 +41,7 @@ from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
 from mutation_api.storage.tree import side_by_side
 from mutation_api.transaction.committer import V2_MARK
-from mutation_api.transaction.manifest import staging_directory
+from mutation_api.transaction.manifest import staging_of
 from mutation_api.transaction.staging import children_of
 from mutation_api.upkeep.compacted_files import (
     CompactedFile,
@@ -270,7 +270,7 @@ class PartitionCompaction:
 
     @property
     def _staging(self) -> Location:
-        return staging_directory(self._location, self.txn_id)
+        return staging_of(self.view.table, self._location, self.txn_id)
 
     @property
     def _hidden(self) -> Location:

@@ -36,7 +36,7 @@ from mutation_api.transaction.clock import Clock, SystemClock
 from mutation_api.transaction.exclusive_lock import open_transaction, under_exclusive_lock
 from mutation_api.transaction.heartbeat import Heartbeat
 from mutation_api.transaction.listener import metastore_errors_as_ours
-from mutation_api.transaction.manifest import staging_directory
+from mutation_api.transaction.manifest import staging_of
 from mutation_api.transaction.staging import children_of
 from mutation_api.upkeep.compaction_view import check_unqueued, files_read, partition_location, queued_state
 from mutation_api.upkeep.kept_files import KeptFiles, find_kept
@@ -179,7 +179,7 @@ class _Restore:
         self._check_copies()
         database, name = self.table.database, self.table.name
         with open_transaction(self.metastore, self.user, self.clock) as keeper:
-            staging = staging_directory(self.location, keeper.txn_id)
+            staging = staging_of(self.table, self.location, keeper.txn_id)
             try:
                 self._copy(staging / "restore", self.kept.names)
                 with under_exclusive_lock(

@@ -138,9 +138,7 @@ class _Unqueued:
         full_name = f"{self.database}.{self.name}"
         builder = MutatorClientBuilder().metastore(self.metastore)
         with builder.build() as client, client.open_snapshot(full_name) as snapshot:
-            view = compactable_view(
-                self.metastore, snapshot, self.database, self.name, self.partition, settings.up_to
-            )
+            view = compactable_view(snapshot, full_name, self.partition, settings.up_to)
             if not storage_at(view.locations[self.partition]).has_directories:
                 raise ConfigurationError(
                     f"{self.where} is in {view.table.location.scheme}, where no directory can be renamed in "

@@ -30,7 +30,13 @@ from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
 from mutation_api.storage.tree import Background, KnowsPermissions
 from mutation_api.table.acid_table import AcidTable, SnapshotView, TableRole
-from mutation_api.transaction.manifest import DeltaManifest, attempt_mark, delta_names, staging_directory
+from mutation_api.transaction.manifest import (
+    DeltaManifest,
+    attempt_mark,
+    delta_names,
+    staging_directory,
+    staging_of,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -195,9 +201,8 @@ class AttemptStaging:
         Raises:
             DeltaWriteError: If the directory cannot be created.
         """
-        root = self._table.location
-        base = root if partition_location.is_within(root) else partition_location
-        directory = staging_directory(base, self._txn_id) / self.writer_id / self.attempt_id
+        staging = staging_of(self._table, partition_location, self._txn_id)
+        directory = staging / self.writer_id / self.attempt_id
         if directory not in self._directories:
             try:
                 storage = storage_at(directory)

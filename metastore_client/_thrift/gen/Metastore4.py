@@ -1733,11 +1733,11 @@ class add_write_ids_to_min_history_args(object):
             elif fid == 2:
                 if ftype == TType.MAP:
                     self.writeIds = {}
-                    (_ktype481, _vtype482, _size480) = iprot.readMapBegin()
-                    for _i484 in range(_size480):
-                        _key485 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val486 = iprot.readI64()
-                        self.writeIds[_key485] = _val486
+                    (_ktype495, _vtype496, _size494) = iprot.readMapBegin()
+                    for _i498 in range(_size494):
+                        _key499 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val500 = iprot.readI64()
+                        self.writeIds[_key499] = _val500
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -1758,9 +1758,9 @@ class add_write_ids_to_min_history_args(object):
         if self.writeIds is not None:
             oprot.writeFieldBegin('writeIds', TType.MAP, 2)
             oprot.writeMapBegin(TType.STRING, TType.I64, len(self.writeIds))
-            for kiter487, viter488 in self.writeIds.items():
-                oprot.writeString(kiter487.encode('utf-8') if sys.version_info[0] == 2 else kiter487)
-                oprot.writeI64(viter488)
+            for kiter501, viter502 in self.writeIds.items():
+                oprot.writeString(kiter501.encode('utf-8') if sys.version_info[0] == 2 else kiter501)
+                oprot.writeI64(viter502)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()

@@ -321,6 +321,79 @@ class NoSuchObjectException(TException):
         return not (self == other)
 
 
+class InvalidInputException(TException):
+    """
+    Attributes:
+     - message
+
+    """
+
+
+    def __init__(self, message=None,):
+        super(InvalidInputException, self).__setattr__('message', message)
+
+    def __setattr__(self, *args):
+        raise TypeError("can't modify immutable instance")
+
+    def __delattr__(self, *args):
+        raise TypeError("can't modify immutable instance")
+
+    def __hash__(self):
+        return hash(self.__class__) ^ hash((self.message, ))
+
+    @classmethod
+    def read(cls, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and cls.thrift_spec is not None:
+            return iprot._fast_decode(None, iprot, [cls, cls.thrift_spec])
+        iprot.readStructBegin()
+        message = None
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRING:
+                    message = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+        return cls(
+            message=message,
+        )
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('InvalidInputException')
+        if self.message is not None:
+            oprot.writeFieldBegin('message', TType.STRING, 1)
+            oprot.writeString(self.message.encode('utf-8') if sys.version_info[0] == 2 else self.message)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        return
+
+    def __str__(self):
+        return repr(self)
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
 class AlreadyExistsException(TException):
     """
     Attributes:
@@ -3250,14 +3323,18 @@ class DoubleColumnStatsData(object):
      - lowValue
      - highValue
      - numNulls
+     - numDVs
+     - bitVectors
 
     """
 
 
-    def __init__(self, lowValue=None, highValue=None, numNulls=None,):
+    def __init__(self, lowValue=None, highValue=None, numNulls=None, numDVs=None, bitVectors=None,):
         self.lowValue = lowValue
         self.highValue = highValue
         self.numNulls = numNulls
+        self.numDVs = numDVs
+        self.bitVectors = bitVectors
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -3283,6 +3360,16 @@ class DoubleColumnStatsData(object):
                     self.numNulls = iprot.readI64()
                 else:
                     iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.I64:
+                    self.numDVs = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 5:
+                if ftype == TType.STRING:
+                    self.bitVectors = iprot.readBinary()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -3304,6 +3391,14 @@ class DoubleColumnStatsData(object):
         if self.numNulls is not None:
             oprot.writeFieldBegin('numNulls', TType.I64, 3)
             oprot.writeI64(self.numNulls)
+            oprot.writeFieldEnd()
+        if self.numDVs is not None:
+            oprot.writeFieldBegin('numDVs', TType.I64, 4)
+            oprot.writeI64(self.numDVs)
+            oprot.writeFieldEnd()
+        if self.bitVectors is not None:
+            oprot.writeFieldBegin('bitVectors', TType.STRING, 5)
+            oprot.writeBinary(self.bitVectors)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -3331,14 +3426,18 @@ class LongColumnStatsData(object):
      - lowValue
      - highValue
      - numNulls
+     - numDVs
+     - bitVectors
 
     """
 
 
-    def __init__(self, lowValue=None, highValue=None, numNulls=None,):
+    def __init__(self, lowValue=None, highValue=None, numNulls=None, numDVs=None, bitVectors=None,):
         self.lowValue = lowValue
         self.highValue = highValue
         self.numNulls = numNulls
+        self.numDVs = numDVs
+        self.bitVectors = bitVectors
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -3364,6 +3463,16 @@ class LongColumnStatsData(object):
                     self.numNulls = iprot.readI64()
                 else:
                     iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.I64:
+                    self.numDVs = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 5:
+                if ftype == TType.STRING:
+                    self.bitVectors = iprot.readBinary()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -3385,6 +3494,14 @@ class LongColumnStatsData(object):
         if self.numNulls is not None:
             oprot.writeFieldBegin('numNulls', TType.I64, 3)
             oprot.writeI64(self.numNulls)
+            oprot.writeFieldEnd()
+        if self.numDVs is not None:
+            oprot.writeFieldBegin('numDVs', TType.I64, 4)
+            oprot.writeI64(self.numDVs)
+            oprot.writeFieldEnd()
+        if self.bitVectors is not None:
+            oprot.writeFieldBegin('bitVectors', TType.STRING, 5)
+            oprot.writeBinary(self.bitVectors)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -3409,13 +3526,21 @@ class LongColumnStatsData(object):
 class StringColumnStatsData(object):
     """
     Attributes:
+     - maxColLen
+     - avgColLen
      - numNulls
+     - numDVs
+     - bitVectors
 
     """
 
 
-    def __init__(self, numNulls=None,):
+    def __init__(self, maxColLen=None, avgColLen=None, numNulls=None, numDVs=None, bitVectors=None,):
+        self.maxColLen = maxColLen
+        self.avgColLen = avgColLen
         self.numNulls = numNulls
+        self.numDVs = numDVs
+        self.bitVectors = bitVectors
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -3426,9 +3551,29 @@ class StringColumnStatsData(object):
             (fname, ftype, fid) = iprot.readFieldBegin()
             if ftype == TType.STOP:
                 break
-            if fid == 3:
+            if fid == 1:
+                if ftype == TType.I64:
+                    self.maxColLen = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.DOUBLE:
+                    self.avgColLen = iprot.readDouble()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
                 if ftype == TType.I64:
                     self.numNulls = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.I64:
+                    self.numDVs = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 5:
+                if ftype == TType.STRING:
+                    self.bitVectors = iprot.readBinary()
                 else:
                     iprot.skip(ftype)
             else:
@@ -3441,9 +3586,25 @@ class StringColumnStatsData(object):
             oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
             return
         oprot.writeStructBegin('StringColumnStatsData')
+        if self.maxColLen is not None:
+            oprot.writeFieldBegin('maxColLen', TType.I64, 1)
+            oprot.writeI64(self.maxColLen)
+            oprot.writeFieldEnd()
+        if self.avgColLen is not None:
+            oprot.writeFieldBegin('avgColLen', TType.DOUBLE, 2)
+            oprot.writeDouble(self.avgColLen)
+            oprot.writeFieldEnd()
         if self.numNulls is not None:
             oprot.writeFieldBegin('numNulls', TType.I64, 3)
             oprot.writeI64(self.numNulls)
+            oprot.writeFieldEnd()
+        if self.numDVs is not None:
+            oprot.writeFieldBegin('numDVs', TType.I64, 4)
+            oprot.writeI64(self.numDVs)
+            oprot.writeFieldEnd()
+        if self.bitVectors is not None:
+            oprot.writeFieldBegin('bitVectors', TType.STRING, 5)
+            oprot.writeBinary(self.bitVectors)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -3468,12 +3629,16 @@ class StringColumnStatsData(object):
 class BinaryColumnStatsData(object):
     """
     Attributes:
+     - maxColLen
+     - avgColLen
      - numNulls
 
     """
 
 
-    def __init__(self, numNulls=None,):
+    def __init__(self, maxColLen=None, avgColLen=None, numNulls=None,):
+        self.maxColLen = maxColLen
+        self.avgColLen = avgColLen
         self.numNulls = numNulls
 
     def read(self, iprot):
@@ -3485,7 +3650,17 @@ class BinaryColumnStatsData(object):
             (fname, ftype, fid) = iprot.readFieldBegin()
             if ftype == TType.STOP:
                 break
-            if fid == 3:
+            if fid == 1:
+                if ftype == TType.I64:
+                    self.maxColLen = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.DOUBLE:
+                    self.avgColLen = iprot.readDouble()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
                 if ftype == TType.I64:
                     self.numNulls = iprot.readI64()
                 else:
@@ -3500,6 +3675,14 @@ class BinaryColumnStatsData(object):
             oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
             return
         oprot.writeStructBegin('BinaryColumnStatsData')
+        if self.maxColLen is not None:
+            oprot.writeFieldBegin('maxColLen', TType.I64, 1)
+            oprot.writeI64(self.maxColLen)
+            oprot.writeFieldEnd()
+        if self.avgColLen is not None:
+            oprot.writeFieldBegin('avgColLen', TType.DOUBLE, 2)
+            oprot.writeDouble(self.avgColLen)
+            oprot.writeFieldEnd()
         if self.numNulls is not None:
             oprot.writeFieldBegin('numNulls', TType.I64, 3)
             oprot.writeI64(self.numNulls)
@@ -3602,14 +3785,18 @@ class DecimalColumnStatsData(object):
      - lowValue
      - highValue
      - numNulls
+     - numDVs
+     - bitVectors
 
     """
 
 
-    def __init__(self, lowValue=None, highValue=None, numNulls=None,):
+    def __init__(self, lowValue=None, highValue=None, numNulls=None, numDVs=None, bitVectors=None,):
         self.lowValue = lowValue
         self.highValue = highValue
         self.numNulls = numNulls
+        self.numDVs = numDVs
+        self.bitVectors = bitVectors
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -3637,6 +3824,16 @@ class DecimalColumnStatsData(object):
                     self.numNulls = iprot.readI64()
                 else:
                     iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.I64:
+                    self.numDVs = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 5:
+                if ftype == TType.STRING:
+                    self.bitVectors = iprot.readBinary()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -3658,6 +3855,14 @@ class DecimalColumnStatsData(object):
         if self.numNulls is not None:
             oprot.writeFieldBegin('numNulls', TType.I64, 3)
             oprot.writeI64(self.numNulls)
+            oprot.writeFieldEnd()
+        if self.numDVs is not None:
+            oprot.writeFieldBegin('numDVs', TType.I64, 4)
+            oprot.writeI64(self.numDVs)
+            oprot.writeFieldEnd()
+        if self.bitVectors is not None:
+            oprot.writeFieldBegin('bitVectors', TType.STRING, 5)
+            oprot.writeBinary(self.bitVectors)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -3744,14 +3949,18 @@ class DateColumnStatsData(object):
      - lowValue
      - highValue
      - numNulls
+     - numDVs
+     - bitVectors
 
     """
 
 
-    def __init__(self, lowValue=None, highValue=None, numNulls=None,):
+    def __init__(self, lowValue=None, highValue=None, numNulls=None, numDVs=None, bitVectors=None,):
         self.lowValue = lowValue
         self.highValue = highValue
         self.numNulls = numNulls
+        self.numDVs = numDVs
+        self.bitVectors = bitVectors
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -3779,6 +3988,16 @@ class DateColumnStatsData(object):
                     self.numNulls = iprot.readI64()
                 else:
                     iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.I64:
+                    self.numDVs = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 5:
+                if ftype == TType.STRING:
+                    self.bitVectors = iprot.readBinary()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -3800,6 +4019,14 @@ class DateColumnStatsData(object):
         if self.numNulls is not None:
             oprot.writeFieldBegin('numNulls', TType.I64, 3)
             oprot.writeI64(self.numNulls)
+            oprot.writeFieldEnd()
+        if self.numDVs is not None:
+            oprot.writeFieldBegin('numDVs', TType.I64, 4)
+            oprot.writeI64(self.numDVs)
+            oprot.writeFieldEnd()
+        if self.bitVectors is not None:
+            oprot.writeFieldBegin('bitVectors', TType.STRING, 5)
+            oprot.writeBinary(self.bitVectors)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -3886,14 +4113,18 @@ class TimestampColumnStatsData(object):
      - lowValue
      - highValue
      - numNulls
+     - numDVs
+     - bitVectors
 
     """
 
 
-    def __init__(self, lowValue=None, highValue=None, numNulls=None,):
+    def __init__(self, lowValue=None, highValue=None, numNulls=None, numDVs=None, bitVectors=None,):
         self.lowValue = lowValue
         self.highValue = highValue
         self.numNulls = numNulls
+        self.numDVs = numDVs
+        self.bitVectors = bitVectors
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -3921,6 +4152,16 @@ class TimestampColumnStatsData(object):
                     self.numNulls = iprot.readI64()
                 else:
                     iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.I64:
+                    self.numDVs = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 5:
+                if ftype == TType.STRING:
+                    self.bitVectors = iprot.readBinary()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -3942,6 +4183,14 @@ class TimestampColumnStatsData(object):
         if self.numNulls is not None:
             oprot.writeFieldBegin('numNulls', TType.I64, 3)
             oprot.writeI64(self.numNulls)
+            oprot.writeFieldEnd()
+        if self.numDVs is not None:
+            oprot.writeFieldBegin('numDVs', TType.I64, 4)
+            oprot.writeI64(self.numDVs)
+            oprot.writeFieldEnd()
+        if self.bitVectors is not None:
+            oprot.writeFieldBegin('bitVectors', TType.STRING, 5)
+            oprot.writeBinary(self.bitVectors)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -4191,6 +4440,307 @@ class ColumnStatisticsObj(object):
         return not (self == other)
 
 
+class ColumnStatisticsDesc(object):
+    """
+    Attributes:
+     - isTblLevel
+     - dbName
+     - tableName
+     - partName
+
+    """
+
+
+    def __init__(self, isTblLevel=None, dbName=None, tableName=None, partName=None,):
+        self.isTblLevel = isTblLevel
+        self.dbName = dbName
+        self.tableName = tableName
+        self.partName = partName
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.BOOL:
+                    self.isTblLevel = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.STRING:
+                    self.dbName = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.STRING:
+                    self.tableName = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.STRING:
+                    self.partName = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('ColumnStatisticsDesc')
+        if self.isTblLevel is not None:
+            oprot.writeFieldBegin('isTblLevel', TType.BOOL, 1)
+            oprot.writeBool(self.isTblLevel)
+            oprot.writeFieldEnd()
+        if self.dbName is not None:
+            oprot.writeFieldBegin('dbName', TType.STRING, 2)
+            oprot.writeString(self.dbName.encode('utf-8') if sys.version_info[0] == 2 else self.dbName)
+            oprot.writeFieldEnd()
+        if self.tableName is not None:
+            oprot.writeFieldBegin('tableName', TType.STRING, 3)
+            oprot.writeString(self.tableName.encode('utf-8') if sys.version_info[0] == 2 else self.tableName)
+            oprot.writeFieldEnd()
+        if self.partName is not None:
+            oprot.writeFieldBegin('partName', TType.STRING, 4)
+            oprot.writeString(self.partName.encode('utf-8') if sys.version_info[0] == 2 else self.partName)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.isTblLevel is None:
+            raise TProtocolException(message='Required field isTblLevel is unset!')
+        if self.dbName is None:
+            raise TProtocolException(message='Required field dbName is unset!')
+        if self.tableName is None:
+            raise TProtocolException(message='Required field tableName is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class ColumnStatistics(object):
+    """
+    Attributes:
+     - statsDesc
+     - statsObj
+     - engine
+
+    """
+
+
+    def __init__(self, statsDesc=None, statsObj=None, engine=None,):
+        self.statsDesc = statsDesc
+        self.statsObj = statsObj
+        self.engine = engine
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.STRUCT:
+                    self.statsDesc = ColumnStatisticsDesc()
+                    self.statsDesc.read(iprot)
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.LIST:
+                    self.statsObj = []
+                    (_etype178, _size175) = iprot.readListBegin()
+                    for _i179 in range(_size175):
+                        _elem180 = ColumnStatisticsObj()
+                        _elem180.read(iprot)
+                        self.statsObj.append(_elem180)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.STRING:
+                    self.engine = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('ColumnStatistics')
+        if self.statsDesc is not None:
+            oprot.writeFieldBegin('statsDesc', TType.STRUCT, 1)
+            self.statsDesc.write(oprot)
+            oprot.writeFieldEnd()
+        if self.statsObj is not None:
+            oprot.writeFieldBegin('statsObj', TType.LIST, 2)
+            oprot.writeListBegin(TType.STRUCT, len(self.statsObj))
+            for iter181 in self.statsObj:
+                iter181.write(oprot)
+            oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        if self.engine is not None:
+            oprot.writeFieldBegin('engine', TType.STRING, 4)
+            oprot.writeString(self.engine.encode('utf-8') if sys.version_info[0] == 2 else self.engine)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.statsDesc is None:
+            raise TProtocolException(message='Required field statsDesc is unset!')
+        if self.statsObj is None:
+            raise TProtocolException(message='Required field statsObj is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
+class SetPartitionsStatsRequest(object):
+    """
+    Attributes:
+     - colStats
+     - needMerge
+     - writeId
+     - validWriteIdList
+     - engine
+
+    """
+
+
+    def __init__(self, colStats=None, needMerge=None, writeId=None, validWriteIdList=None, engine=None,):
+        self.colStats = colStats
+        self.needMerge = needMerge
+        self.writeId = writeId
+        self.validWriteIdList = validWriteIdList
+        self.engine = engine
+
+    def read(self, iprot):
+        if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
+            iprot._fast_decode(self, iprot, [self.__class__, self.thrift_spec])
+            return
+        iprot.readStructBegin()
+        while True:
+            (fname, ftype, fid) = iprot.readFieldBegin()
+            if ftype == TType.STOP:
+                break
+            if fid == 1:
+                if ftype == TType.LIST:
+                    self.colStats = []
+                    (_etype185, _size182) = iprot.readListBegin()
+                    for _i186 in range(_size182):
+                        _elem187 = ColumnStatistics()
+                        _elem187.read(iprot)
+                        self.colStats.append(_elem187)
+                    iprot.readListEnd()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 2:
+                if ftype == TType.BOOL:
+                    self.needMerge = iprot.readBool()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 3:
+                if ftype == TType.I64:
+                    self.writeId = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 4:
+                if ftype == TType.STRING:
+                    self.validWriteIdList = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            elif fid == 5:
+                if ftype == TType.STRING:
+                    self.engine = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
+            else:
+                iprot.skip(ftype)
+            iprot.readFieldEnd()
+        iprot.readStructEnd()
+
+    def write(self, oprot):
+        if oprot._fast_encode is not None and self.thrift_spec is not None:
+            oprot.trans.write(oprot._fast_encode(self, [self.__class__, self.thrift_spec]))
+            return
+        oprot.writeStructBegin('SetPartitionsStatsRequest')
+        if self.colStats is not None:
+            oprot.writeFieldBegin('colStats', TType.LIST, 1)
+            oprot.writeListBegin(TType.STRUCT, len(self.colStats))
+            for iter188 in self.colStats:
+                iter188.write(oprot)
+            oprot.writeListEnd()
+            oprot.writeFieldEnd()
+        if self.needMerge is not None:
+            oprot.writeFieldBegin('needMerge', TType.BOOL, 2)
+            oprot.writeBool(self.needMerge)
+            oprot.writeFieldEnd()
+        if self.writeId is not None:
+            oprot.writeFieldBegin('writeId', TType.I64, 3)
+            oprot.writeI64(self.writeId)
+            oprot.writeFieldEnd()
+        if self.validWriteIdList is not None:
+            oprot.writeFieldBegin('validWriteIdList', TType.STRING, 4)
+            oprot.writeString(self.validWriteIdList.encode('utf-8') if sys.version_info[0] == 2 else self.validWriteIdList)
+            oprot.writeFieldEnd()
+        if self.engine is not None:
+            oprot.writeFieldBegin('engine', TType.STRING, 5)
+            oprot.writeString(self.engine.encode('utf-8') if sys.version_info[0] == 2 else self.engine)
+            oprot.writeFieldEnd()
+        oprot.writeFieldStop()
+        oprot.writeStructEnd()
+
+    def validate(self):
+        if self.colStats is None:
+            raise TProtocolException(message='Required field colStats is unset!')
+        return
+
+    def __repr__(self):
+        L = ['%s=%r' % (key, value)
+             for key, value in self.__dict__.items()]
+        return '%s(%s)' % (self.__class__.__name__, ', '.join(L))
+
+    def __eq__(self, other):
+        return isinstance(other, self.__class__) and self.__dict__ == other.__dict__
+
+    def __ne__(self, other):
+        return not (self == other)
+
+
 class TableStatsRequest(object):
     """
     Attributes:
@@ -4234,10 +4784,10 @@ class TableStatsRequest(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.colNames = []
-                    (_etype178, _size175) = iprot.readListBegin()
-                    for _i179 in range(_size175):
-                        _elem180 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.colNames.append(_elem180)
+                    (_etype192, _size189) = iprot.readListBegin()
+                    for _i193 in range(_size189):
+                        _elem194 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.colNames.append(_elem194)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4277,8 +4827,8 @@ class TableStatsRequest(object):
         if self.colNames is not None:
             oprot.writeFieldBegin('colNames', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.colNames))
-            for iter181 in self.colNames:
-                oprot.writeString(iter181.encode('utf-8') if sys.version_info[0] == 2 else iter181)
+            for iter195 in self.colNames:
+                oprot.writeString(iter195.encode('utf-8') if sys.version_info[0] == 2 else iter195)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.catName is not None:
@@ -4340,11 +4890,11 @@ class TableStatsResult(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.tableStats = []
-                    (_etype185, _size182) = iprot.readListBegin()
-                    for _i186 in range(_size182):
-                        _elem187 = ColumnStatisticsObj()
-                        _elem187.read(iprot)
-                        self.tableStats.append(_elem187)
+                    (_etype199, _size196) = iprot.readListBegin()
+                    for _i200 in range(_size196):
+                        _elem201 = ColumnStatisticsObj()
+                        _elem201.read(iprot)
+                        self.tableStats.append(_elem201)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4361,8 +4911,8 @@ class TableStatsResult(object):
         if self.tableStats is not None:
             oprot.writeFieldBegin('tableStats', TType.LIST, 1)
             oprot.writeListBegin(TType.STRUCT, len(self.tableStats))
-            for iter188 in self.tableStats:
-                iter188.write(oprot)
+            for iter202 in self.tableStats:
+                iter202.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -4430,20 +4980,20 @@ class PartitionsStatsRequest(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.colNames = []
-                    (_etype192, _size189) = iprot.readListBegin()
-                    for _i193 in range(_size189):
-                        _elem194 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.colNames.append(_elem194)
+                    (_etype206, _size203) = iprot.readListBegin()
+                    for _i207 in range(_size203):
+                        _elem208 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.colNames.append(_elem208)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 4:
                 if ftype == TType.LIST:
                     self.partNames = []
-                    (_etype198, _size195) = iprot.readListBegin()
-                    for _i199 in range(_size195):
-                        _elem200 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.partNames.append(_elem200)
+                    (_etype212, _size209) = iprot.readListBegin()
+                    for _i213 in range(_size209):
+                        _elem214 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.partNames.append(_elem214)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4483,15 +5033,15 @@ class PartitionsStatsRequest(object):
         if self.colNames is not None:
             oprot.writeFieldBegin('colNames', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.colNames))
-            for iter201 in self.colNames:
-                oprot.writeString(iter201.encode('utf-8') if sys.version_info[0] == 2 else iter201)
+            for iter215 in self.colNames:
+                oprot.writeString(iter215.encode('utf-8') if sys.version_info[0] == 2 else iter215)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.partNames is not None:
             oprot.writeFieldBegin('partNames', TType.LIST, 4)
             oprot.writeListBegin(TType.STRING, len(self.partNames))
-            for iter202 in self.partNames:
-                oprot.writeString(iter202.encode('utf-8') if sys.version_info[0] == 2 else iter202)
+            for iter216 in self.partNames:
+                oprot.writeString(iter216.encode('utf-8') if sys.version_info[0] == 2 else iter216)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.catName is not None:
@@ -4555,17 +5105,17 @@ class PartitionsStatsResult(object):
             if fid == 1:
                 if ftype == TType.MAP:
                     self.partStats = {}
-                    (_ktype204, _vtype205, _size203) = iprot.readMapBegin()
-                    for _i207 in range(_size203):
-                        _key208 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val209 = []
-                        (_etype213, _size210) = iprot.readListBegin()
-                        for _i214 in range(_size210):
-                            _elem215 = ColumnStatisticsObj()
-                            _elem215.read(iprot)
-                            _val209.append(_elem215)
+                    (_ktype218, _vtype219, _size217) = iprot.readMapBegin()
+                    for _i221 in range(_size217):
+                        _key222 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val223 = []
+                        (_etype227, _size224) = iprot.readListBegin()
+                        for _i228 in range(_size224):
+                            _elem229 = ColumnStatisticsObj()
+                            _elem229.read(iprot)
+                            _val223.append(_elem229)
                         iprot.readListEnd()
-                        self.partStats[_key208] = _val209
+                        self.partStats[_key222] = _val223
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -4582,11 +5132,11 @@ class PartitionsStatsResult(object):
         if self.partStats is not None:
             oprot.writeFieldBegin('partStats', TType.MAP, 1)
             oprot.writeMapBegin(TType.STRING, TType.LIST, len(self.partStats))
-            for kiter216, viter217 in self.partStats.items():
-                oprot.writeString(kiter216.encode('utf-8') if sys.version_info[0] == 2 else kiter216)
-                oprot.writeListBegin(TType.STRUCT, len(viter217))
-                for iter218 in viter217:
-                    iter218.write(oprot)
+            for kiter230, viter231 in self.partStats.items():
+                oprot.writeString(kiter230.encode('utf-8') if sys.version_info[0] == 2 else kiter230)
+                oprot.writeListBegin(TType.STRUCT, len(viter231))
+                for iter232 in viter231:
+                    iter232.write(oprot)
                 oprot.writeListEnd()
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
@@ -4869,11 +5419,11 @@ class PrimaryKeysResponse(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.primaryKeys = []
-                    (_etype222, _size219) = iprot.readListBegin()
-                    for _i223 in range(_size219):
-                        _elem224 = SQLPrimaryKey()
-                        _elem224.read(iprot)
-                        self.primaryKeys.append(_elem224)
+                    (_etype236, _size233) = iprot.readListBegin()
+                    for _i237 in range(_size233):
+                        _elem238 = SQLPrimaryKey()
+                        _elem238.read(iprot)
+                        self.primaryKeys.append(_elem238)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -4890,8 +5440,8 @@ class PrimaryKeysResponse(object):
         if self.primaryKeys is not None:
             oprot.writeFieldBegin('primaryKeys', TType.LIST, 1)
             oprot.writeListBegin(TType.STRUCT, len(self.primaryKeys))
-            for iter225 in self.primaryKeys:
-                iter225.write(oprot)
+            for iter239 in self.primaryKeys:
+                iter239.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -5285,33 +5835,33 @@ class SQLAllTableConstraints(object):
             if fid == 4:
                 if ftype == TType.LIST:
                     self.notNullConstraints = []
-                    (_etype229, _size226) = iprot.readListBegin()
-                    for _i230 in range(_size226):
-                        _elem231 = SQLNotNullConstraint()
-                        _elem231.read(iprot)
-                        self.notNullConstraints.append(_elem231)
+                    (_etype243, _size240) = iprot.readListBegin()
+                    for _i244 in range(_size240):
+                        _elem245 = SQLNotNullConstraint()
+                        _elem245.read(iprot)
+                        self.notNullConstraints.append(_elem245)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 5:
                 if ftype == TType.LIST:
                     self.defaultConstraints = []
-                    (_etype235, _size232) = iprot.readListBegin()
-                    for _i236 in range(_size232):
-                        _elem237 = SQLDefaultConstraint()
-                        _elem237.read(iprot)
-                        self.defaultConstraints.append(_elem237)
+                    (_etype249, _size246) = iprot.readListBegin()
+                    for _i250 in range(_size246):
+                        _elem251 = SQLDefaultConstraint()
+                        _elem251.read(iprot)
+                        self.defaultConstraints.append(_elem251)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 6:
                 if ftype == TType.LIST:
                     self.checkConstraints = []
-                    (_etype241, _size238) = iprot.readListBegin()
-                    for _i242 in range(_size238):
-                        _elem243 = SQLCheckConstraint()
-                        _elem243.read(iprot)
-                        self.checkConstraints.append(_elem243)
+                    (_etype255, _size252) = iprot.readListBegin()
+                    for _i256 in range(_size252):
+                        _elem257 = SQLCheckConstraint()
+                        _elem257.read(iprot)
+                        self.checkConstraints.append(_elem257)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5328,22 +5878,22 @@ class SQLAllTableConstraints(object):
         if self.notNullConstraints is not None:
             oprot.writeFieldBegin('notNullConstraints', TType.LIST, 4)
             oprot.writeListBegin(TType.STRUCT, len(self.notNullConstraints))
-            for iter244 in self.notNullConstraints:
-                iter244.write(oprot)
+            for iter258 in self.notNullConstraints:
+                iter258.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.defaultConstraints is not None:
             oprot.writeFieldBegin('defaultConstraints', TType.LIST, 5)
             oprot.writeListBegin(TType.STRUCT, len(self.defaultConstraints))
-            for iter245 in self.defaultConstraints:
-                iter245.write(oprot)
+            for iter259 in self.defaultConstraints:
+                iter259.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.checkConstraints is not None:
             oprot.writeFieldBegin('checkConstraints', TType.LIST, 6)
             oprot.writeListBegin(TType.STRUCT, len(self.checkConstraints))
-            for iter246 in self.checkConstraints:
-                iter246.write(oprot)
+            for iter260 in self.checkConstraints:
+                iter260.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -5447,11 +5997,11 @@ class NotNullConstraintsResponse(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.notNullConstraints = []
-                    (_etype250, _size247) = iprot.readListBegin()
-                    for _i251 in range(_size247):
-                        _elem252 = SQLNotNullConstraint()
-                        _elem252.read(iprot)
-                        self.notNullConstraints.append(_elem252)
+                    (_etype264, _size261) = iprot.readListBegin()
+                    for _i265 in range(_size261):
+                        _elem266 = SQLNotNullConstraint()
+                        _elem266.read(iprot)
+                        self.notNullConstraints.append(_elem266)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5468,8 +6018,8 @@ class NotNullConstraintsResponse(object):
         if self.notNullConstraints is not None:
             oprot.writeFieldBegin('notNullConstraints', TType.LIST, 1)
             oprot.writeListBegin(TType.STRUCT, len(self.notNullConstraints))
-            for iter253 in self.notNullConstraints:
-                iter253.write(oprot)
+            for iter267 in self.notNullConstraints:
+                iter267.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -5515,11 +6065,11 @@ class DefaultConstraintsResponse(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.defaultConstraints = []
-                    (_etype257, _size254) = iprot.readListBegin()
-                    for _i258 in range(_size254):
-                        _elem259 = SQLDefaultConstraint()
-                        _elem259.read(iprot)
-                        self.defaultConstraints.append(_elem259)
+                    (_etype271, _size268) = iprot.readListBegin()
+                    for _i272 in range(_size268):
+                        _elem273 = SQLDefaultConstraint()
+                        _elem273.read(iprot)
+                        self.defaultConstraints.append(_elem273)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5536,8 +6086,8 @@ class DefaultConstraintsResponse(object):
         if self.defaultConstraints is not None:
             oprot.writeFieldBegin('defaultConstraints', TType.LIST, 1)
             oprot.writeListBegin(TType.STRUCT, len(self.defaultConstraints))
-            for iter260 in self.defaultConstraints:
-                iter260.write(oprot)
+            for iter274 in self.defaultConstraints:
+                iter274.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -5583,11 +6133,11 @@ class CheckConstraintsResponse(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.checkConstraints = []
-                    (_etype264, _size261) = iprot.readListBegin()
-                    for _i265 in range(_size261):
-                        _elem266 = SQLCheckConstraint()
-                        _elem266.read(iprot)
-                        self.checkConstraints.append(_elem266)
+                    (_etype278, _size275) = iprot.readListBegin()
+                    for _i279 in range(_size275):
+                        _elem280 = SQLCheckConstraint()
+                        _elem280.read(iprot)
+                        self.checkConstraints.append(_elem280)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5604,8 +6154,8 @@ class CheckConstraintsResponse(object):
         if self.checkConstraints is not None:
             oprot.writeFieldBegin('checkConstraints', TType.LIST, 1)
             oprot.writeListBegin(TType.STRUCT, len(self.checkConstraints))
-            for iter267 in self.checkConstraints:
-                iter267.write(oprot)
+            for iter281 in self.checkConstraints:
+                iter281.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -5758,10 +6308,10 @@ class OpenTxnsResponse(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.txn_ids = []
-                    (_etype271, _size268) = iprot.readListBegin()
-                    for _i272 in range(_size268):
-                        _elem273 = iprot.readI64()
-                        self.txn_ids.append(_elem273)
+                    (_etype285, _size282) = iprot.readListBegin()
+                    for _i286 in range(_size282):
+                        _elem287 = iprot.readI64()
+                        self.txn_ids.append(_elem287)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5778,8 +6328,8 @@ class OpenTxnsResponse(object):
         if self.txn_ids is not None:
             oprot.writeFieldBegin('txn_ids', TType.LIST, 1)
             oprot.writeListBegin(TType.I64, len(self.txn_ids))
-            for iter274 in self.txn_ids:
-                oprot.writeI64(iter274)
+            for iter288 in self.txn_ids:
+                oprot.writeI64(iter288)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -5884,10 +6434,10 @@ class AbortTxnsRequest(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.txn_ids = []
-                    (_etype278, _size275) = iprot.readListBegin()
-                    for _i279 in range(_size275):
-                        _elem280 = iprot.readI64()
-                        self.txn_ids.append(_elem280)
+                    (_etype292, _size289) = iprot.readListBegin()
+                    for _i293 in range(_size289):
+                        _elem294 = iprot.readI64()
+                        self.txn_ids.append(_elem294)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -5904,8 +6454,8 @@ class AbortTxnsRequest(object):
         if self.txn_ids is not None:
             oprot.writeFieldBegin('txn_ids', TType.LIST, 1)
             oprot.writeListBegin(TType.I64, len(self.txn_ids))
-            for iter281 in self.txn_ids:
-                oprot.writeI64(iter281)
+            for iter295 in self.txn_ids:
+                oprot.writeI64(iter295)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -6181,11 +6731,11 @@ class GetOpenTxnsInfoResponse(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.open_txns = []
-                    (_etype285, _size282) = iprot.readListBegin()
-                    for _i286 in range(_size282):
-                        _elem287 = TxnInfo()
-                        _elem287.read(iprot)
-                        self.open_txns.append(_elem287)
+                    (_etype299, _size296) = iprot.readListBegin()
+                    for _i300 in range(_size296):
+                        _elem301 = TxnInfo()
+                        _elem301.read(iprot)
+                        self.open_txns.append(_elem301)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6206,8 +6756,8 @@ class GetOpenTxnsInfoResponse(object):
         if self.open_txns is not None:
             oprot.writeFieldBegin('open_txns', TType.LIST, 2)
             oprot.writeListBegin(TType.STRUCT, len(self.open_txns))
-            for iter288 in self.open_txns:
-                iter288.write(oprot)
+            for iter302 in self.open_txns:
+                iter302.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -6266,10 +6816,10 @@ class GetOpenTxnsResponse(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.open_txns = []
-                    (_etype292, _size289) = iprot.readListBegin()
-                    for _i293 in range(_size289):
-                        _elem294 = iprot.readI64()
-                        self.open_txns.append(_elem294)
+                    (_etype306, _size303) = iprot.readListBegin()
+                    for _i307 in range(_size303):
+                        _elem308 = iprot.readI64()
+                        self.open_txns.append(_elem308)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6300,8 +6850,8 @@ class GetOpenTxnsResponse(object):
         if self.open_txns is not None:
             oprot.writeFieldBegin('open_txns', TType.LIST, 2)
             oprot.writeListBegin(TType.I64, len(self.open_txns))
-            for iter295 in self.open_txns:
-                oprot.writeI64(iter295)
+            for iter309 in self.open_txns:
+                oprot.writeI64(iter309)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.min_open_txn is not None:
@@ -6433,20 +6983,20 @@ class HeartbeatTxnRangeResponse(object):
             if fid == 1:
                 if ftype == TType.SET:
                     self.aborted = set()
-                    (_etype299, _size296) = iprot.readSetBegin()
-                    for _i300 in range(_size296):
-                        _elem301 = iprot.readI64()
-                        self.aborted.add(_elem301)
+                    (_etype313, _size310) = iprot.readSetBegin()
+                    for _i314 in range(_size310):
+                        _elem315 = iprot.readI64()
+                        self.aborted.add(_elem315)
                     iprot.readSetEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 2:
                 if ftype == TType.SET:
                     self.nosuch = set()
-                    (_etype305, _size302) = iprot.readSetBegin()
-                    for _i306 in range(_size302):
-                        _elem307 = iprot.readI64()
-                        self.nosuch.add(_elem307)
+                    (_etype319, _size316) = iprot.readSetBegin()
+                    for _i320 in range(_size316):
+                        _elem321 = iprot.readI64()
+                        self.nosuch.add(_elem321)
                     iprot.readSetEnd()
                 else:
                     iprot.skip(ftype)
@@ -6463,15 +7013,15 @@ class HeartbeatTxnRangeResponse(object):
         if self.aborted is not None:
             oprot.writeFieldBegin('aborted', TType.SET, 1)
             oprot.writeSetBegin(TType.I64, len(self.aborted))
-            for iter308 in self.aborted:
-                oprot.writeI64(iter308)
+            for iter322 in self.aborted:
+                oprot.writeI64(iter322)
             oprot.writeSetEnd()
             oprot.writeFieldEnd()
         if self.nosuch is not None:
             oprot.writeFieldBegin('nosuch', TType.SET, 2)
             oprot.writeSetBegin(TType.I64, len(self.nosuch))
-            for iter309 in self.nosuch:
-                oprot.writeI64(iter309)
+            for iter323 in self.nosuch:
+                oprot.writeI64(iter323)
             oprot.writeSetEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -6542,10 +7092,10 @@ class AddDynamicPartitions2(object):
             elif fid == 4:
                 if ftype == TType.LIST:
                     self.partitionnames = []
-                    (_etype313, _size310) = iprot.readListBegin()
-                    for _i314 in range(_size310):
-                        _elem315 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.partitionnames.append(_elem315)
+                    (_etype327, _size324) = iprot.readListBegin()
+                    for _i328 in range(_size324):
+                        _elem329 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.partitionnames.append(_elem329)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6579,8 +7129,8 @@ class AddDynamicPartitions2(object):
         if self.partitionnames is not None:
             oprot.writeFieldBegin('partitionnames', TType.LIST, 4)
             oprot.writeListBegin(TType.STRING, len(self.partitionnames))
-            for iter316 in self.partitionnames:
-                oprot.writeString(iter316.encode('utf-8') if sys.version_info[0] == 2 else iter316)
+            for iter330 in self.partitionnames:
+                oprot.writeString(iter330.encode('utf-8') if sys.version_info[0] == 2 else iter330)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.operationType is not None:
@@ -6666,10 +7216,10 @@ class AddDynamicPartitions3(object):
             elif fid == 5:
                 if ftype == TType.LIST:
                     self.partitionnames = []
-                    (_etype320, _size317) = iprot.readListBegin()
-                    for _i321 in range(_size317):
-                        _elem322 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.partitionnames.append(_elem322)
+                    (_etype334, _size331) = iprot.readListBegin()
+                    for _i335 in range(_size331):
+                        _elem336 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.partitionnames.append(_elem336)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6707,8 +7257,8 @@ class AddDynamicPartitions3(object):
         if self.partitionnames is not None:
             oprot.writeFieldBegin('partitionnames', TType.LIST, 5)
             oprot.writeListBegin(TType.STRING, len(self.partitionnames))
-            for iter323 in self.partitionnames:
-                oprot.writeString(iter323.encode('utf-8') if sys.version_info[0] == 2 else iter323)
+            for iter337 in self.partitionnames:
+                oprot.writeString(iter337.encode('utf-8') if sys.version_info[0] == 2 else iter337)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.operationType is not None:
@@ -6854,10 +7404,10 @@ class AllocateTableWriteIdsRequest(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.txnIds = []
-                    (_etype327, _size324) = iprot.readListBegin()
-                    for _i328 in range(_size324):
-                        _elem329 = iprot.readI64()
-                        self.txnIds.append(_elem329)
+                    (_etype341, _size338) = iprot.readListBegin()
+                    for _i342 in range(_size338):
+                        _elem343 = iprot.readI64()
+                        self.txnIds.append(_elem343)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6887,8 +7437,8 @@ class AllocateTableWriteIdsRequest(object):
         if self.txnIds is not None:
             oprot.writeFieldBegin('txnIds', TType.LIST, 3)
             oprot.writeListBegin(TType.I64, len(self.txnIds))
-            for iter330 in self.txnIds:
-                oprot.writeI64(iter330)
+            for iter344 in self.txnIds:
+                oprot.writeI64(iter344)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.reallocate is not None:
@@ -6940,11 +7490,11 @@ class AllocateTableWriteIdsResponse(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.txnToWriteIds = []
-                    (_etype334, _size331) = iprot.readListBegin()
-                    for _i335 in range(_size331):
-                        _elem336 = TxnToWriteId()
-                        _elem336.read(iprot)
-                        self.txnToWriteIds.append(_elem336)
+                    (_etype348, _size345) = iprot.readListBegin()
+                    for _i349 in range(_size345):
+                        _elem350 = TxnToWriteId()
+                        _elem350.read(iprot)
+                        self.txnToWriteIds.append(_elem350)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -6961,8 +7511,8 @@ class AllocateTableWriteIdsResponse(object):
         if self.txnToWriteIds is not None:
             oprot.writeFieldBegin('txnToWriteIds', TType.LIST, 1)
             oprot.writeListBegin(TType.STRUCT, len(self.txnToWriteIds))
-            for iter337 in self.txnToWriteIds:
-                iter337.write(oprot)
+            for iter351 in self.txnToWriteIds:
+                iter351.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -7010,10 +7560,10 @@ class GetValidWriteIdsRequest(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.fullTableNames = []
-                    (_etype341, _size338) = iprot.readListBegin()
-                    for _i342 in range(_size338):
-                        _elem343 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.fullTableNames.append(_elem343)
+                    (_etype355, _size352) = iprot.readListBegin()
+                    for _i356 in range(_size352):
+                        _elem357 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.fullTableNames.append(_elem357)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -7035,8 +7585,8 @@ class GetValidWriteIdsRequest(object):
         if self.fullTableNames is not None:
             oprot.writeFieldBegin('fullTableNames', TType.LIST, 1)
             oprot.writeListBegin(TType.STRING, len(self.fullTableNames))
-            for iter344 in self.fullTableNames:
-                oprot.writeString(iter344.encode('utf-8') if sys.version_info[0] == 2 else iter344)
+            for iter358 in self.fullTableNames:
+                oprot.writeString(iter358.encode('utf-8') if sys.version_info[0] == 2 else iter358)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.validTxnList is not None:
@@ -7104,10 +7654,10 @@ class TableValidWriteIds(object):
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.invalidWriteIds = []
-                    (_etype348, _size345) = iprot.readListBegin()
-                    for _i349 in range(_size345):
-                        _elem350 = iprot.readI64()
-                        self.invalidWriteIds.append(_elem350)
+                    (_etype362, _size359) = iprot.readListBegin()
+                    for _i363 in range(_size359):
+                        _elem364 = iprot.readI64()
+                        self.invalidWriteIds.append(_elem364)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -7142,8 +7692,8 @@ class TableValidWriteIds(object):
         if self.invalidWriteIds is not None:
             oprot.writeFieldBegin('invalidWriteIds', TType.LIST, 3)
             oprot.writeListBegin(TType.I64, len(self.invalidWriteIds))
-            for iter351 in self.invalidWriteIds:
-                oprot.writeI64(iter351)
+            for iter365 in self.invalidWriteIds:
+                oprot.writeI64(iter365)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.minOpenWriteId is not None:
@@ -7203,11 +7753,11 @@ class GetValidWriteIdsResponse(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.tblValidWriteIds = []
-                    (_etype355, _size352) = iprot.readListBegin()
-                    for _i356 in range(_size352):
-                        _elem357 = TableValidWriteIds()
-                        _elem357.read(iprot)
-                        self.tblValidWriteIds.append(_elem357)
+                    (_etype369, _size366) = iprot.readListBegin()
+                    for _i370 in range(_size366):
+                        _elem371 = TableValidWriteIds()
+                        _elem371.read(iprot)
+                        self.tblValidWriteIds.append(_elem371)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -7224,8 +7774,8 @@ class GetValidWriteIdsResponse(object):
         if self.tblValidWriteIds is not None:
             oprot.writeFieldBegin('tblValidWriteIds', TType.LIST, 1)
             oprot.writeListBegin(TType.STRUCT, len(self.tblValidWriteIds))
-            for iter358 in self.tblValidWriteIds:
-                iter358.write(oprot)
+            for iter372 in self.tblValidWriteIds:
+                iter372.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -7284,40 +7834,40 @@ class InsertEventRequestData(object):
             elif fid == 2:
                 if ftype == TType.LIST:
                     self.filesAdded = []
-                    (_etype362, _size359) = iprot.readListBegin()
-                    for _i363 in range(_size359):
-                        _elem364 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filesAdded.append(_elem364)
+                    (_etype376, _size373) = iprot.readListBegin()
+                    for _i377 in range(_size373):
+                        _elem378 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filesAdded.append(_elem378)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 3:
                 if ftype == TType.LIST:
                     self.filesAddedChecksum = []
-                    (_etype368, _size365) = iprot.readListBegin()
-                    for _i369 in range(_size365):
-                        _elem370 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.filesAddedChecksum.append(_elem370)
+                    (_etype382, _size379) = iprot.readListBegin()
+                    for _i383 in range(_size379):
+                        _elem384 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.filesAddedChecksum.append(_elem384)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 4:
                 if ftype == TType.LIST:
                     self.subDirectoryList = []
-                    (_etype374, _size371) = iprot.readListBegin()
-                    for _i375 in range(_size371):
-                        _elem376 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.subDirectoryList.append(_elem376)
+                    (_etype388, _size385) = iprot.readListBegin()
+                    for _i389 in range(_size385):
+                        _elem390 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.subDirectoryList.append(_elem390)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
             elif fid == 5:
                 if ftype == TType.LIST:
                     self.partitionVal = []
-                    (_etype380, _size377) = iprot.readListBegin()
-                    for _i381 in range(_size377):
-                        _elem382 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.partitionVal.append(_elem382)
+                    (_etype394, _size391) = iprot.readListBegin()
+                    for _i395 in range(_size391):
+                        _elem396 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.partitionVal.append(_elem396)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -7338,29 +7888,29 @@ class InsertEventRequestData(object):
         if self.filesAdded is not None:
             oprot.writeFieldBegin('filesAdded', TType.LIST, 2)
             oprot.writeListBegin(TType.STRING, len(self.filesAdded))
-            for iter383 in self.filesAdded:
-                oprot.writeString(iter383.encode('utf-8') if sys.version_info[0] == 2 else iter383)
+            for iter397 in self.filesAdded:
+                oprot.writeString(iter397.encode('utf-8') if sys.version_info[0] == 2 else iter397)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.filesAddedChecksum is not None:
             oprot.writeFieldBegin('filesAddedChecksum', TType.LIST, 3)
             oprot.writeListBegin(TType.STRING, len(self.filesAddedChecksum))
-            for iter384 in self.filesAddedChecksum:
-                oprot.writeString(iter384.encode('utf-8') if sys.version_info[0] == 2 else iter384)
+            for iter398 in self.filesAddedChecksum:
+                oprot.writeString(iter398.encode('utf-8') if sys.version_info[0] == 2 else iter398)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.subDirectoryList is not None:
             oprot.writeFieldBegin('subDirectoryList', TType.LIST, 4)
             oprot.writeListBegin(TType.STRING, len(self.subDirectoryList))
-            for iter385 in self.subDirectoryList:
-                oprot.writeString(iter385.encode('utf-8') if sys.version_info[0] == 2 else iter385)
+            for iter399 in self.subDirectoryList:
+                oprot.writeString(iter399.encode('utf-8') if sys.version_info[0] == 2 else iter399)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.partitionVal is not None:
             oprot.writeFieldBegin('partitionVal', TType.LIST, 5)
             oprot.writeListBegin(TType.STRING, len(self.partitionVal))
-            for iter386 in self.partitionVal:
-                oprot.writeString(iter386.encode('utf-8') if sys.version_info[0] == 2 else iter386)
+            for iter400 in self.partitionVal:
+                oprot.writeString(iter400.encode('utf-8') if sys.version_info[0] == 2 else iter400)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -7442,10 +7992,10 @@ class WriteNotificationLogRequest(object):
             elif fid == 6:
                 if ftype == TType.LIST:
                     self.partitionVals = []
-                    (_etype390, _size387) = iprot.readListBegin()
-                    for _i391 in range(_size387):
-                        _elem392 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.partitionVals.append(_elem392)
+                    (_etype404, _size401) = iprot.readListBegin()
+                    for _i405 in range(_size401):
+                        _elem406 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.partitionVals.append(_elem406)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -7482,8 +8032,8 @@ class WriteNotificationLogRequest(object):
         if self.partitionVals is not None:
             oprot.writeFieldBegin('partitionVals', TType.LIST, 6)
             oprot.writeListBegin(TType.STRING, len(self.partitionVals))
-            for iter393 in self.partitionVals:
-                oprot.writeString(iter393.encode('utf-8') if sys.version_info[0] == 2 else iter393)
+            for iter407 in self.partitionVals:
+                oprot.writeString(iter407.encode('utf-8') if sys.version_info[0] == 2 else iter407)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -7598,11 +8148,11 @@ class WriteNotificationLogBatchRequest(object):
             elif fid == 4:
                 if ftype == TType.LIST:
                     self.requestList = []
-                    (_etype397, _size394) = iprot.readListBegin()
-                    for _i398 in range(_size394):
-                        _elem399 = WriteNotificationLogRequest()
-                        _elem399.read(iprot)
-                        self.requestList.append(_elem399)
+                    (_etype411, _size408) = iprot.readListBegin()
+                    for _i412 in range(_size408):
+                        _elem413 = WriteNotificationLogRequest()
+                        _elem413.read(iprot)
+                        self.requestList.append(_elem413)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -7631,8 +8181,8 @@ class WriteNotificationLogBatchRequest(object):
         if self.requestList is not None:
             oprot.writeFieldBegin('requestList', TType.LIST, 4)
             oprot.writeListBegin(TType.STRUCT, len(self.requestList))
-            for iter400 in self.requestList:
-                iter400.write(oprot)
+            for iter414 in self.requestList:
+                iter414.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -7872,11 +8422,11 @@ class LockRequest(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.component = []
-                    (_etype404, _size401) = iprot.readListBegin()
-                    for _i405 in range(_size401):
-                        _elem406 = LockComponent()
-                        _elem406.read(iprot)
-                        self.component.append(_elem406)
+                    (_etype418, _size415) = iprot.readListBegin()
+                    for _i419 in range(_size415):
+                        _elem420 = LockComponent()
+                        _elem420.read(iprot)
+                        self.component.append(_elem420)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -7913,8 +8463,8 @@ class LockRequest(object):
         if self.component is not None:
             oprot.writeFieldBegin('component', TType.LIST, 1)
             oprot.writeListBegin(TType.STRUCT, len(self.component))
-            for iter407 in self.component:
-                iter407.write(oprot)
+            for iter421 in self.component:
+                iter421.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         if self.txnid is not None:
@@ -8474,11 +9024,11 @@ class ShowLocksResponse(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.locks = []
-                    (_etype411, _size408) = iprot.readListBegin()
-                    for _i412 in range(_size408):
-                        _elem413 = ShowLocksResponseElement()
-                        _elem413.read(iprot)
-                        self.locks.append(_elem413)
+                    (_etype425, _size422) = iprot.readListBegin()
+                    for _i426 in range(_size422):
+                        _elem427 = ShowLocksResponseElement()
+                        _elem427.read(iprot)
+                        self.locks.append(_elem427)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -8495,8 +9045,8 @@ class ShowLocksResponse(object):
         if self.locks is not None:
             oprot.writeFieldBegin('locks', TType.LIST, 1)
             oprot.writeListBegin(TType.STRUCT, len(self.locks))
-            for iter414 in self.locks:
-                iter414.write(oprot)
+            for iter428 in self.locks:
+                iter428.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -8577,11 +9127,11 @@ class CompactionRequest(object):
             elif fid == 6:
                 if ftype == TType.MAP:
                     self.properties = {}
-                    (_ktype416, _vtype417, _size415) = iprot.readMapBegin()
-                    for _i419 in range(_size415):
-                        _key420 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        _val421 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
-                        self.properties[_key420] = _val421
+                    (_ktype430, _vtype431, _size429) = iprot.readMapBegin()
+                    for _i433 in range(_size429):
+                        _key434 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        _val435 = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                        self.properties[_key434] = _val435
                     iprot.readMapEnd()
                 else:
                     iprot.skip(ftype)
@@ -8623,9 +9173,9 @@ class CompactionRequest(object):
         if self.properties is not None:
             oprot.writeFieldBegin('properties', TType.MAP, 6)
             oprot.writeMapBegin(TType.STRING, TType.STRING, len(self.properties))
-            for kiter422, viter423 in self.properties.items():
-                oprot.writeString(kiter422.encode('utf-8') if sys.version_info[0] == 2 else kiter422)
-                oprot.writeString(viter423.encode('utf-8') if sys.version_info[0] == 2 else viter423)
+            for kiter436, viter437 in self.properties.items():
+                oprot.writeString(kiter436.encode('utf-8') if sys.version_info[0] == 2 else kiter436)
+                oprot.writeString(viter437.encode('utf-8') if sys.version_info[0] == 2 else viter437)
             oprot.writeMapEnd()
             oprot.writeFieldEnd()
         if self.poolName is not None:
@@ -8825,11 +9375,12 @@ class ShowCompactResponseElement(object):
      - id
      - errorMessage
      - enqueueTime
+     - poolName
 
     """
 
 
-    def __init__(self, dbname=None, tablename=None, partitionname=None, type=None, state=None, workerid=None, start=None, runAs=None, hightestTxnId=None, endTime=None, id=None, errorMessage=None, enqueueTime=None,):
+    def __init__(self, dbname=None, tablename=None, partitionname=None, type=None, state=None, workerid=None, start=None, runAs=None, hightestTxnId=None, endTime=None, id=None, errorMessage=None, enqueueTime=None, poolName=None,):
         self.dbname = dbname
         self.tablename = tablename
         self.partitionname = partitionname
@@ -8843,6 +9394,7 @@ class ShowCompactResponseElement(object):
         self.id = id
         self.errorMessage = errorMessage
         self.enqueueTime = enqueueTime
+        self.poolName = poolName
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -8918,6 +9470,11 @@ class ShowCompactResponseElement(object):
                     self.enqueueTime = iprot.readI64()
                 else:
                     iprot.skip(ftype)
+            elif fid == 20:
+                if ftype == TType.STRING:
+                    self.poolName = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -8980,6 +9537,10 @@ class ShowCompactResponseElement(object):
             oprot.writeFieldBegin('enqueueTime', TType.I64, 15)
             oprot.writeI64(self.enqueueTime)
             oprot.writeFieldEnd()
+        if self.poolName is not None:
+            oprot.writeFieldBegin('poolName', TType.STRING, 20)
+            oprot.writeString(self.poolName.encode('utf-8') if sys.version_info[0] == 2 else self.poolName)
+            oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
 
@@ -9029,11 +9590,11 @@ class ShowCompactResponse(object):
             if fid == 1:
                 if ftype == TType.LIST:
                     self.compacts = []
-                    (_etype427, _size424) = iprot.readListBegin()
-                    for _i428 in range(_size424):
-                        _elem429 = ShowCompactResponseElement()
-                        _elem429.read(iprot)
-                        self.compacts.append(_elem429)
+                    (_etype441, _size438) = iprot.readListBegin()
+                    for _i442 in range(_size438):
+                        _elem443 = ShowCompactResponseElement()
+                        _elem443.read(iprot)
+                        self.compacts.append(_elem443)
                     iprot.readListEnd()
                 else:
                     iprot.skip(ftype)
@@ -9050,8 +9611,8 @@ class ShowCompactResponse(object):
         if self.compacts is not None:
             oprot.writeFieldBegin('compacts', TType.LIST, 1)
             oprot.writeListBegin(TType.STRUCT, len(self.compacts))
-            for iter430 in self.compacts:
-                iter430.write(oprot)
+            for iter444 in self.compacts:
+                iter444.write(oprot)
             oprot.writeListEnd()
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
@@ -9482,6 +10043,11 @@ NoSuchObjectException.thrift_spec = (
     None,  # 0
     (1, TType.STRING, 'message', 'UTF8', None, ),  # 1
 )
+all_structs.append(InvalidInputException)
+InvalidInputException.thrift_spec = (
+    None,  # 0
+    (1, TType.STRING, 'message', 'UTF8', None, ),  # 1
+)
 all_structs.append(AlreadyExistsException)
 AlreadyExistsException.thrift_spec = (
     None,  # 0
@@ -9732,6 +10298,8 @@ DoubleColumnStatsData.thrift_spec = (
     (1, TType.DOUBLE, 'lowValue', None, None, ),  # 1
     (2, TType.DOUBLE, 'highValue', None, None, ),  # 2
     (3, TType.I64, 'numNulls', None, None, ),  # 3
+    (4, TType.I64, 'numDVs', None, None, ),  # 4
+    (5, TType.STRING, 'bitVectors', 'BINARY', None, ),  # 5
 )
 all_structs.append(LongColumnStatsData)
 LongColumnStatsData.thrift_spec = (
@@ -9739,19 +10307,23 @@ LongColumnStatsData.thrift_spec = (
     (1, TType.I64, 'lowValue', None, None, ),  # 1
     (2, TType.I64, 'highValue', None, None, ),  # 2
     (3, TType.I64, 'numNulls', None, None, ),  # 3
+    (4, TType.I64, 'numDVs', None, None, ),  # 4
+    (5, TType.STRING, 'bitVectors', 'BINARY', None, ),  # 5
 )
 all_structs.append(StringColumnStatsData)
 StringColumnStatsData.thrift_spec = (
     None,  # 0
-    None,  # 1
-    None,  # 2
+    (1, TType.I64, 'maxColLen', None, None, ),  # 1
+    (2, TType.DOUBLE, 'avgColLen', None, None, ),  # 2
     (3, TType.I64, 'numNulls', None, None, ),  # 3
+    (4, TType.I64, 'numDVs', None, None, ),  # 4
+    (5, TType.STRING, 'bitVectors', 'BINARY', None, ),  # 5
 )
 all_structs.append(BinaryColumnStatsData)
 BinaryColumnStatsData.thrift_spec = (
     None,  # 0
-    None,  # 1
-    None,  # 2
+    (1, TType.I64, 'maxColLen', None, None, ),  # 1
+    (2, TType.DOUBLE, 'avgColLen', None, None, ),  # 2
     (3, TType.I64, 'numNulls', None, None, ),  # 3
 )
 all_structs.append(Decimal)
@@ -9767,6 +10339,8 @@ DecimalColumnStatsData.thrift_spec = (
     (1, TType.STRUCT, 'lowValue', [Decimal, None], None, ),  # 1
     (2, TType.STRUCT, 'highValue', [Decimal, None], None, ),  # 2
     (3, TType.I64, 'numNulls', None, None, ),  # 3
+    (4, TType.I64, 'numDVs', None, None, ),  # 4
+    (5, TType.STRING, 'bitVectors', 'BINARY', None, ),  # 5
 )
 all_structs.append(Date)
 Date.thrift_spec = (
@@ -9779,6 +10353,8 @@ DateColumnStatsData.thrift_spec = (
     (1, TType.STRUCT, 'lowValue', [Date, None], None, ),  # 1
     (2, TType.STRUCT, 'highValue', [Date, None], None, ),  # 2
     (3, TType.I64, 'numNulls', None, None, ),  # 3
+    (4, TType.I64, 'numDVs', None, None, ),  # 4
+    (5, TType.STRING, 'bitVectors', 'BINARY', None, ),  # 5
 )
 all_structs.append(Timestamp)
 Timestamp.thrift_spec = (
@@ -9791,6 +10367,8 @@ TimestampColumnStatsData.thrift_spec = (
     (1, TType.STRUCT, 'lowValue', [Timestamp, None], None, ),  # 1
     (2, TType.STRUCT, 'highValue', [Timestamp, None], None, ),  # 2
     (3, TType.I64, 'numNulls', None, None, ),  # 3
+    (4, TType.I64, 'numDVs', None, None, ),  # 4
+    (5, TType.STRING, 'bitVectors', 'BINARY', None, ),  # 5
 )
 all_structs.append(ColumnStatisticsData)
 ColumnStatisticsData.thrift_spec = (
@@ -9810,6 +10388,31 @@ ColumnStatisticsObj.thrift_spec = (
     (1, TType.STRING, 'colName', 'UTF8', None, ),  # 1
     (2, TType.STRING, 'colType', 'UTF8', None, ),  # 2
     (3, TType.STRUCT, 'statsData', [ColumnStatisticsData, None], None, ),  # 3
+)
+all_structs.append(ColumnStatisticsDesc)
+ColumnStatisticsDesc.thrift_spec = (
+    None,  # 0
+    (1, TType.BOOL, 'isTblLevel', None, None, ),  # 1
+    (2, TType.STRING, 'dbName', 'UTF8', None, ),  # 2
+    (3, TType.STRING, 'tableName', 'UTF8', None, ),  # 3
+    (4, TType.STRING, 'partName', 'UTF8', None, ),  # 4
+)
+all_structs.append(ColumnStatistics)
+ColumnStatistics.thrift_spec = (
+    None,  # 0
+    (1, TType.STRUCT, 'statsDesc', [ColumnStatisticsDesc, None], None, ),  # 1
+    (2, TType.LIST, 'statsObj', (TType.STRUCT, [ColumnStatisticsObj, None], False), None, ),  # 2
+    None,  # 3
+    (4, TType.STRING, 'engine', 'UTF8', None, ),  # 4
+)
+all_structs.append(SetPartitionsStatsRequest)
+SetPartitionsStatsRequest.thrift_spec = (
+    None,  # 0
+    (1, TType.LIST, 'colStats', (TType.STRUCT, [ColumnStatistics, None], False), None, ),  # 1
+    (2, TType.BOOL, 'needMerge', None, None, ),  # 2
+    (3, TType.I64, 'writeId', None, None, ),  # 3
+    (4, TType.STRING, 'validWriteIdList', 'UTF8', None, ),  # 4
+    (5, TType.STRING, 'engine', 'UTF8', None, ),  # 5
 )
 all_structs.append(TableStatsRequest)
 TableStatsRequest.thrift_spec = (
@@ -10219,6 +10822,11 @@ ShowCompactResponseElement.thrift_spec = (
     (13, TType.I64, 'id', None, None, ),  # 13
     (14, TType.STRING, 'errorMessage', 'UTF8', None, ),  # 14
     (15, TType.I64, 'enqueueTime', None, None, ),  # 15
+    None,  # 16
+    None,  # 17
+    None,  # 18
+    None,  # 19
+    (20, TType.STRING, 'poolName', 'UTF8', None, ),  # 20
 )
 all_structs.append(ShowCompactResponse)
 ShowCompactResponse.thrift_spec = (

@@ -11,13 +11,7 @@ line. The exit status is 0 if every driver ended as it should.
 
 from __future__ import annotations
 
-import functools
-import importlib
-import os
-import signal
 import sys
-import threading
-from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
@@ -32,87 +26,11 @@ from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.write.coordinator import MutatorCoordinator
 from mutation_api.write.local_plan import LocalOptions
-
-STORAGE_STEPS = (
-    "create_directory",
-    "publish",
-    "abandon",
-    "sync_directory",
-    "delete_file",
-    "delete_directory",
-)
-OUTPUT_STEPS = ("create", "stage")
-"""Methods of a storage that give a file to write; closing it is another step."""
-
-
-class Steps:
-    """Counts the steps after the transaction was opened, and dies before one of them."""
-
-    def __init__(self, last: int) -> None:
-        self.names: list[str] = []
-        self.is_counting = False
-        self._last = last
-        self._guard = threading.Lock()
-
-    def take(self, name: str) -> None:
-        with self._guard:
-            self.is_counting = self.is_counting or name == "lock"
-            if not self.is_counting or name == "heartbeat_txn_range":
-                return
-            self.names.append(name)
-            if len(self.names) == self._last:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    def wrap(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(function)
-        def stepped(*arguments: Any, **options: Any) -> Any:
-            self.take(name)
-            return function(*arguments, **options)
-
-        return stepped
-
-    def wrap_storage(self, kind: type) -> None:
-        """Make steps of what changes a kind of storage, of the files it writes, and of requests."""
-        for name in STORAGE_STEPS:
-            setattr(kind, name, self.wrap(name, getattr(kind, name)))
-        for name in OUTPUT_STEPS:
-            setattr(kind, name, self.wrap(name, self._with_steps(getattr(kind, name))))
-        if "S3" in kind.__name__:
-            session = importlib.import_module("botocore.httpsession").URLLib3Session
-            session.send = self.wrap("request", session.send)
-
-    def _with_steps(self, opening: Callable[..., Any]) -> Callable[..., Any]:
-        def opened(*arguments: Any) -> Any:
-            return SteppedOutput(opening(*arguments), self)
-
-        return functools.wraps(opening)(opened)
-
-
-class SteppedOutput:
-    """A file being written, whose end is a step."""
-
-    def __init__(self, file: Any, steps: Steps) -> None:
-        self._file = file
-        self.close = steps.wrap("close", file.close)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._file, name)
-
-
-class SteppedMetastore:
-    """A metastore client whose calls are steps."""
-
-    def __init__(self, client: Any, steps: Steps) -> None:
-        self._client = client
-        self._steps = steps
-
-    def __getattr__(self, name: str) -> Any:
-        found = getattr(self._client, name)
-        return self._steps.wrap(name, found) if callable(found) else found
+from tests.integration.drivers.steps import SteppedMetastore, Steps, run_forked
 
 
 def drive(uri: str, writer: str, full_name: str, last_step: int) -> None:
-    steps = Steps(last_step)
+    steps = Steps(last_step, "lock")
     metastore: Any = SteppedMetastore(open_client(uri), steps)
     database, table = full_name.split(".")
     steps.wrap_storage(type(storage_at(Location.parse(metastore.get_table(database, table).location))))
@@ -164,22 +82,8 @@ WRITERS = {"coordinator": insert, "local-merge": merge}
 
 
 def main(uri: str, writer: str, *drivers: str) -> int:
-    """Run the drivers one after the other; forked, so that the imports are paid for once."""
-    for driver in drivers:
-        full_name, _, step = driver.partition("=")
-        child = os.fork()
-        if child == 0:
-            status = 1
-            try:
-                drive(uri, writer, full_name, int(step))
-                status = 0
-            finally:
-                os._exit(status)
-        ended = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-        if ended != (0 if step == "0" else -signal.SIGKILL):
-            print(f"{driver} ended with {ended}", file=sys.stderr)
-            return 1
-    return 0
+    """Run the drivers."""
+    return run_forked(drivers, lambda full_name, step: drive(uri, writer, full_name, step))
 
 
 if __name__ == "__main__":

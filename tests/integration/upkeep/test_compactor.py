@@ -16,8 +16,10 @@ from mutation_api.errors import ClientError
 from mutation_api.format.layout import is_hidden
 from mutation_api.storage.local import LocalStorage
 from mutation_api.transaction.snapshot import Snapshot
-from mutation_api.upkeep import partition_compaction
+from mutation_api.upkeep import compactor, partition_compaction
+from mutation_api.upkeep.compact import CompactionThreshold, compact_table
 from mutation_api.upkeep.compactor import compact_next, compact_partition
+from mutation_api.upkeep.verify.verify import verify_table
 from tests.integration.upkeep.compacted_shop import Died, Shop, begin_as_dead_process, deaths, rows_of
 from tests.support.doc_blocks import DOCS, run_blocks
 from tests.support.hive_site import write_hive_site
@@ -25,6 +27,7 @@ from tests.support.hive_site import write_hive_site
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 LINES = pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)
+ANY = CompactionThreshold(None, file_count=1)
 
 
 @pytest.mark.long
@@ -240,6 +243,51 @@ def test_a_worker_whose_transaction_is_lost(
     )
     shop.append(6)
     assert shop.compact(kind=kind) is not None
+
+
+@LINES
+def test_small_partitions_share_a_transaction(shop: Shop) -> None:
+    """If one of them cannot be compacted, the others are, and it shows nothing of the attempt."""
+    shop.create("partitioned by (day string)")
+    table = shop.hive.table(shop.name)
+    for first in (1, 4):
+        for id, day in enumerate("abc", start=first):
+            table.append(rows_of(id, id + 100, day=day), create_partitions=True)
+    table.delete(where="id = 4")
+    before = shop.rows()
+    file = next(each for each in shop.root().rglob("day=b/delta_*/bucket*"))
+    content = file.read_bytes()
+    file.write_bytes(content[:-3])
+    deltas = shop.directories("day=b")
+    with pytest.raises(CorruptFileError):
+        compact_table(shop.metastore, shop.name, threshold=ANY, engine="local")
+    assert shop.directories("day=b") == deltas
+    file.write_bytes(content)
+    assert shop.rows() == before
+    assert sorted(shop.states()) == ["failed", "ready for cleaning", "ready for cleaning"]
+    bases = {next(n for n in shop.directories(f"day={day}") if n.startswith("base")) for day in "ac"}
+    assert len({name.partition("_v")[2] for name in bases}) == 1
+    shop.judge.clean(shop.name)
+    assert shop.rows() == before
+    report = compact_table(shop.metastore, shop.name, threshold=ANY, engine="local")
+    assert [(each.partition, each.state) for each in report.partitions] == [("day=b", "succeeded")]
+    shop.judge.clean(shop.name)
+    assert shop.rows() == before
+    assert verify_table(shop.metastore, shop.name).is_sound
+
+
+@pytest.mark.long
+@LINES
+def test_a_listener_hears_of_each_partition(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server with a listener of events sends one for a transaction, so partitions do not share one."""
+    monkeypatch.setattr(compactor, "_LISTENERS", "hive.support.concurrency")  # which is not empty
+    shop.create("partitioned by (day string)")
+    for _ in range(2):
+        for day in "ab":
+            shop.hive.table(shop.name).append(rows_of(1, day=day), create_partitions=True)
+    compact_table(shop.metastore, shop.name, threshold=ANY, engine="local")
+    names = [each for day in "ab" for each in shop.directories(f"day={day}") if each.startswith("base")]
+    assert len({name.partition("_v")[2] for name in names}) == len(names) == 2
 
 
 @pytest.mark.long

@@ -1,0 +1,184 @@
+"""Compactors killed before each of their steps: Hive reads the same rows, and nothing is left over."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from judges.hive.judge import HiveJudge
+from metastore_client.client import MetastoreClient
+from metastore_client.remote.thrift_client import open_client
+from mutation_api import Hive, connect
+from mutation_api.storage.connect import storage_at
+from mutation_api.storage.location import Location
+from mutation_api.storage.protocol import FileEntry
+from mutation_api.upkeep.compactor import compact_partition
+from mutation_api.upkeep.kept_files import find_kept
+from mutation_api.upkeep.sweep import sweep
+from tests.fixtures.fix_newest import HIVE_4
+from tests.integration.drivers.dying_compactor import (
+    ACTIONS,
+    KEEP,
+    KEEP_PAST_QUEUE,
+    MAJOR,
+    MINOR,
+    PAST_QUEUE,
+    REBALANCE,
+    RESTORE,
+    TOGETHER,
+)
+from tests.integration.upkeep.compacted_shop import rows_of
+from tests.integration.upkeep.soundness import check_sound
+
+pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(3600)]
+
+ROOT = Path(__file__).parents[3]
+START_SECONDS, COMPACTOR_SECONDS = 120, 60
+"""How long compactors may take: all together to start, and each beside that."""
+BUCKETS = "clustered by (id) into 2 buckets"
+IDS = range(1, 8)
+DAYS = "partitioned by (day string)"
+QUEUED = {MAJOR: BUCKETS, MINOR: BUCKETS, REBALANCE: "", KEEP: "", RESTORE: BUCKETS, TOGETHER: DAYS}
+PAST = {PAST_QUEUE: BUCKETS, KEEP_PAST_QUEUE: BUCKETS, RESTORE: BUCKETS}
+
+
+class Killed:
+    """Tables of one content, each of which a killed compactor has worked on."""
+
+    def __init__(self, judge: HiveJudge, hive: Hive, metastore: MetastoreClient, database: str) -> None:
+        self.judge, self.hive, self.metastore, self.database = judge, hive, metastore, database
+        self.is_queued = judge.line in HIVE_4
+
+    def create(self, name: str, action: str, layout: str) -> str:
+        """Make a table of three inserts, of which one is aborted, and a delete."""
+        full_name = f"{self.database}.{name}"
+        self.judge.sql(
+            f"create table {full_name} (id int, item string, price double, at timestamp) {layout} "
+            "stored as orc tblproperties ('transactional'='true', 'transactional_properties'='default', "
+            "'no_auto_compaction'='true')"
+        )
+        for ids, ends in ((IDS[:4], True), ([777], False), (IDS[4:], True)):
+            with self.hive.transaction(full_name, create_partitions=True) as tx:
+                tx.table(full_name).append(self.rows_to_write(ids, layout))
+                if not ends:
+                    tx.abort()
+        table = self.hive.table(full_name)
+        if action == RESTORE:
+            ACTIONS[KEEP if self.is_queued else KEEP_PAST_QUEUE](self.metastore, full_name)
+            self.judge.clean(full_name)
+        table.delete(where="id = 2 OR id = 6")
+        return full_name
+
+    def rows_to_write(self, ids: Sequence[int], layout: str) -> pa.Table:
+        """Rows with these ids, on two days if the table has days."""
+        rows = rows_of(*ids)
+        if layout != DAYS:
+            return rows
+        return rows.append_column("day", pa.array(["even" if id % 2 == 0 else "odd" for id in ids]))
+
+    def rows(self, full_name: str) -> list[list[object]]:
+        """What both readers of Hive agree on: ROW__ID and values."""
+        found = self.judge.table_rows(full_name)
+        return sorted(([each.row_id, *each.values] for each in found), key=repr)
+
+    def ids(self, full_name: str) -> list[object]:
+        """The ids of the rows."""
+        return sorted(row[1] for row in self.rows(full_name))  # type: ignore[type-var]
+
+    def let_act(self, action: str, compactors: dict[str, int]) -> list[str]:
+        """Run a compactor for each table up to its step. Return the steps that are printed."""
+        words = [action, *(f"{table}={step}" for table, step in compactors.items())]
+        ended = subprocess.run(
+            [sys.executable, "-m", "tests.integration.drivers.dying_compactor", self.judge.uri, *words],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            timeout=START_SECONDS + len(compactors) * COMPACTOR_SECONDS,
+            check=False,
+        )
+        assert ended.returncode == 0, ended.stderr
+        return ended.stdout.split()
+
+    def finish(self, full_name: str) -> None:
+        """Compact in a process that lives, and let the cleaner come."""
+        for partition in self.partitions(full_name):
+            compact_partition(self.metastore, full_name, partition, without_queue=not self.is_queued)
+        self.judge.clean(full_name)
+        for _ in sweep(self.metastore, full_name):
+            pass
+
+    def partitions(self, full_name: str) -> list[str]:
+        """The names of the table's partitions."""
+        return self.metastore.get_partition_names(*full_name.split(".")) or [""]
+
+    def location(self, full_name: str, partition: str) -> Location:
+        """The directory of a partition."""
+        root = Location.parse(self.metastore.get_table(*full_name.split(".")).location)
+        return root / partition if partition else root
+
+    def check_nothing_is_left(self, full_name: str, step: str) -> None:
+        """One base is there, and what the records of kept files tell."""
+        for partition in self.partitions(full_name):
+            location = self.location(full_name, partition)
+            names = {each.location.name for each in _entries(location)}
+            kept = {each.directory.name for each in find_kept(location)}
+            assert [name.partition("_")[0] for name in names - kept] == ["base"], (step, names)
+
+
+def _entries(location: Location) -> list[FileEntry]:
+    return storage_at(location).list(location)
+
+
+@pytest.fixture
+def killed(hive_line: HiveJudge, line_database: str) -> Iterator[Killed]:
+    with connect(hive_line.uri) as hive, open_client(hive_line.uri) as metastore:
+        yield Killed(hive_line, hive, metastore, line_database)
+
+
+def check_killed_at_every_step(killed: Killed, action: str, layout: str) -> int:
+    """Kill a process for each step of the action, each on a table of its own. Return their number.
+
+    The rows stay the same, with their ROW__IDs unless the action was a rebalance: at once, after the server
+    has timed out the transactions, and after the next compaction, which leaves one base.
+    """
+    complete = killed.create("complete", action, layout)
+    before = killed.rows(complete)
+    steps = killed.let_act(action, {complete: 0})
+    after = killed.rows(complete)
+    assert killed.ids(complete) == [1, 3, 4, 5, 7]
+    assert (before == after) is (action != REBALANCE)
+
+    tables = {killed.create(f"k{n}", action, layout): n for n in range(1, len(steps) + 1)}
+    killed.let_act(action, tables)
+    for table, number in tables.items():
+        assert killed.rows(table) in (before, after), steps[number - 1]
+    killed.judge.time_out_transactions(0)
+    killed.judge.initiator()
+    for table, number in tables.items():
+        assert killed.rows(table) in (before, after), steps[number - 1]
+    for table, number in tables.items():
+        killed.finish(table)
+        assert killed.rows(table) in (before, after), steps[number - 1]
+        killed.check_nothing_is_left(table, steps[number - 1])
+        assert check_sound(killed.metastore, table).row_count == len(before)
+    return len(steps)
+
+
+@pytest.mark.feature("compactions by this library")
+@pytest.mark.parametrize(
+    ("hive_line", "action"),
+    [
+        *((line, action) for line in ("2.3", "3.1") for action in PAST),
+        *(("4.1", action) for action in QUEUED),
+    ],
+    indirect=["hive_line"],
+)
+def test_killed_before_every_step(killed: Killed, action: str) -> None:
+    """Kill -9 before each call to the metastore and each change of the storage."""
+    layout = (QUEUED if killed.is_queued else PAST)[action]
+    assert check_killed_at_every_step(killed, action, layout) > 10
