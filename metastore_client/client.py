@@ -18,7 +18,6 @@ from metastore_client.capabilities import Capabilities
 from metastore_client.compaction_queue import CompactionQueue
 from metastore_client.model import (
     ColumnInfo,
-    ColumnStatistics,
     CompactionType,
     ConstraintInfo,
     DataOperationType,
@@ -31,10 +30,11 @@ from metastore_client.model import (
     TableInfo,
     WriteNotification,
 )
-from metastore_client.valid_ids import CountRows, ValidTxnList, ValidWriteIdList
+from metastore_client.statistics_records import StatisticsRecords
+from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
 
 
-class MetastoreClient(CompactionQueue, Protocol):
+class MetastoreClient(CompactionQueue, StatisticsRecords, Protocol):
     """A client of a metastore, with the calls that reading and changing ACID tables need."""
 
     # -- the server --------------------------------------------------------------------------------
@@ -213,88 +213,6 @@ class MetastoreClient(CompactionQueue, Protocol):
             InvalidRequestError: If the server cannot change the type of a column, or if only
                 one of the two ids is given.
             NoSuchObjectError: If the table does not exist.
-        """
-        ...
-
-    def record_row_counts(
-        self,
-        database: str,
-        table: str,
-        partition_names: Sequence[str] | None,
-        count: CountRows,
-        *,
-        write_id: int | None = None,
-        valid_write_ids: ValidWriteIdList | None = None,
-        described: TableInfo | None = None,
-    ) -> int:
-        """Record accurate row counts, and mark all column statistics as not accurate.
-
-        ``count`` is not called if the server does not answer queries from statistics, or if the writer gives
-        no ids. In these cases, statistics are no longer marked as accurate.
-
-        Args:
-            database: name of the table's database.
-            table: name of the table.
-            partition_names: escaped names; those that do not exist are skipped. If None, the table itself.
-            count: function that returns the new row counts for the recorded ones. It is called once for a few
-                hundred partitions.
-            write_id: the writer's write id.
-            valid_write_ids: the write ids that the writer sees. Pass both ids or neither.
-            described: the table as it was just read, which saves reading it again.
-
-        Returns:
-            The number of objects that were changed.
-
-        Raises:
-            NoSuchObjectError: If the table does not exist.
-            InvalidRequestError: If only one of the two ids is given.
-        """
-        ...
-
-    def get_column_statistics(
-        self,
-        database: str,
-        table: str,
-        partition_names: Sequence[str] | None,
-        columns: Sequence[str],
-        *,
-        valid_write_ids: ValidWriteIdList | None = None,
-    ) -> dict[str, tuple[ColumnStatistics, ...]]:
-        """Return the recorded statistics of columns, accurate or not.
-
-        COLUMN_STATS_ACCURATE in the parameters says which are accurate.
-
-        Args:
-            database: name of the table's database.
-            table: name of the table.
-            partition_names: escaped names, fetched in batches. If None, the table must be unpartitioned.
-            columns: names of data columns.
-            valid_write_ids: the write ids of a snapshot. A server that answers queries from statistics then
-                omits the statistics from which it would not answer queries on this snapshot.
-
-        Returns:
-            Statistics by partition name ('' for an unpartitioned table), ordered by column. Partitions
-            without statistics are omitted.
-
-        Raises:
-            NoSuchObjectError: If the table does not exist.
-        """
-        ...
-
-    def delete_column_statistics(
-        self, database: str, table: str, partition_names: Sequence[str] | None, column: str
-    ) -> None:
-        """Delete the recorded statistics of a column. Those that do not exist are skipped.
-
-        Args:
-            database: name of the table's database.
-            table: name of the table.
-            partition_names: escaped names. If None, the table must be unpartitioned.
-            column: name of a data column.
-
-        Raises:
-            NoSuchObjectError: If the table does not exist.
-            UnsupportedByServerError: If the server does not have ``deletes_column_statistics``.
         """
         ...
 

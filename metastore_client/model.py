@@ -173,7 +173,11 @@ class ColumnStatistics:
     ``low`` and ``high`` exist for integers, floats, decimals, dates and timestamps (local time, in whole
     seconds). They are None if there are no values, if the value is outside Python's calendar, or if the type
     does not have a range (strings, binary, boolean). For timestamps, releases before 4.0 give seconds since
-    1970. ``true_count`` and ``false_count`` exist for booleans.
+    1970. ``true_count`` and ``false_count`` exist for booleans, ``max_length`` and ``average_length`` for
+    strings (characters) and binary values (bytes).
+
+    ``distinct_count`` is an estimate. ``sketch`` is Hive's HyperLogLog from which it was made. A server
+    reports it only with ``hive.stats.fetch.bitvector``.
     """
 
     column: str
@@ -183,6 +187,10 @@ class ColumnStatistics:
     high: int | float | Decimal | date | datetime | None = None
     true_count: int | None = None
     false_count: int | None = None
+    distinct_count: int | None = None
+    sketch: bytes = b""
+    max_length: int | None = None
+    average_length: float | None = None
 
 
 @dataclass(frozen=True)

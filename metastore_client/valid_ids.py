@@ -263,8 +263,7 @@ CountRows = Callable[[Mapping[str, int | None]], Mapping[str, int | None]]
 
 None stands for an unknown number.
 """
-_BASIC, _NUM_ROWS = "BASIC_STATS", "numRows"
-_ONLY_ROWS = '{"BASIC_STATS":"true"}'
+_BASIC, _COLUMNS, _NUM_ROWS = "BASIC_STATS", "COLUMN_STATS", "numRows"
 
 
 def accurate_row_count(
@@ -289,12 +288,44 @@ def accurate_row_count(
     return rows if is_accurate and rows >= 0 and writer not in valid_write_ids.aborted else None
 
 
-def with_row_count(parameters: Mapping[str, str], row_count: int | None) -> dict[str, str]:
+def with_row_count(
+    parameters: Mapping[str, str], row_count: int | None, columns: Collection[str] | None = ()
+) -> dict[str, str]:
     """Return the parameters with an accurate row count, or without the claim of one if ``row_count`` is None.
 
-    In both cases, column statistics are no longer marked as accurate.
+    Statistics of columns are no longer marked as accurate, except those of ``columns`` (None: of all) if they
+    were and the row count is.
     """
     others = {name: value for name, value in parameters.items() if name != COLUMN_STATS_ACCURATE}
     if row_count is None:
         return others
-    return others | {_NUM_ROWS: str(row_count), COLUMN_STATS_ACCURATE: _ONLY_ROWS}
+    accurate = accurate_columns(parameters)
+    kept = {name: "true" for name in accurate if columns is None or name in columns}
+    claims = {_BASIC: "true", **({_COLUMNS: kept} if kept else {})}
+    return others | {
+        _NUM_ROWS: str(row_count),
+        COLUMN_STATS_ACCURATE: json.dumps(claims, separators=(",", ":")),
+    }
+
+
+def with_accurate_columns(parameters: Mapping[str, str], columns: Collection[str] | None) -> dict[str, str]:
+    """Return the parameters with these columns marked as accurate; if None, with nothing marked so."""
+    others = {name: value for name, value in parameters.items() if name != COLUMN_STATS_ACCURATE}
+    if columns is None:
+        return others
+    try:
+        claims = json.loads(parameters.get(COLUMN_STATS_ACCURATE, "{}"))
+    except ValueError:
+        claims = {}
+    claims[_COLUMNS] = dict.fromkeys(sorted(columns), "true")
+    return others | {COLUMN_STATS_ACCURATE: json.dumps(claims, separators=(",", ":"))}
+
+
+def accurate_columns(parameters: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the columns whose statistics a table or partition marks as accurate, sorted."""
+    try:
+        claims = json.loads(parameters.get(COLUMN_STATS_ACCURATE, "{}"))
+        columns = claims.get(_COLUMNS, {})
+        return tuple(sorted(name for name, claim in columns.items() if str(claim).lower() == "true"))
+    except (ValueError, AttributeError):
+        return ()

@@ -292,7 +292,8 @@ struct ColumnStatisticsDesc {
   1: required bool isTblLevel,
   2: required string dbName,
   3: required string tableName,
-  4: optional string partName
+  4: optional string partName,
+  6: optional string catName
 }
 
 struct ColumnStatistics {

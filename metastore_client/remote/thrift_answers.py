@@ -301,8 +301,10 @@ def _check_field(value: Any, kind: int, details: Any, where: str) -> None:
         for key, item in value.items():
             _check_field(key, details[0], details[1], where)
             _check_field(item, details[2], details[3], where)
-    elif kind == TType.STRING and not isinstance(value, str):
-        raise InvalidRequestError(f"{where} must be a string, got {value!r}")
+    elif kind == TType.STRING:
+        expected, name = (bytes, "bytes") if details == "BINARY" else (str, "a string")
+        if not isinstance(value, expected):
+            raise InvalidRequestError(f"{where} must be {name}, got {value!r}")
     elif kind in _INTEGER_BITS:
         limit = 1 << (_INTEGER_BITS[kind] - 1)
         if not isinstance(value, int) or not -limit <= value < limit:

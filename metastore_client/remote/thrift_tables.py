@@ -6,10 +6,8 @@ nothing. A change of statistics is also repeated: it stores the values that were
 
 from __future__ import annotations
 
-import contextlib
-import copy
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from metastore_client._thrift.gen import Metastore4
@@ -23,7 +21,6 @@ from metastore_client.errors import (
 )
 from metastore_client.model import (
     ColumnInfo,
-    ColumnStatistics,
     ConstraintInfo,
     PartitionInfo,
     TableInfo,
@@ -32,9 +29,7 @@ from metastore_client.remote.thrift_answers import Answer
 from metastore_client.remote.thrift_calls import ThriftCalls, batches
 from metastore_client.remote.thrift_statistics import (
     CONSTRAINTS,
-    column_statistics,
     constraint_infos,
-    with_row_counts,
     writer_ids,
 )
 from metastore_client.remote.thrift_values import (
@@ -48,7 +43,7 @@ from metastore_client.remote.thrift_values import (
     thrift_table,
     ttypes,
 )
-from metastore_client.valid_ids import CountRows, ValidWriteIdList
+from metastore_client.valid_ids import ValidWriteIdList
 
 ADD_PARTITIONS_BATCH = 100
 """Number of partitions created per call. Larger batches are not faster and approach the time limit (14 ms
@@ -56,11 +51,6 @@ per partition)."""
 FETCH_PARTITIONS_BATCH = 500
 """Number of partitions per ``get_partitions_by_names``."""
 RACE_TRIES = 5
-_ENGINE = "hive"
-"""The engine whose statistics are read. 4.x also stores those of other engines."""
-
-_NO_DELETION = "Hive 4 does not delete statistics of ACID tables; ANALYZE TABLE replaces them"
-
 _CHANGED_AT = "transient_lastDdlTime"
 """Parameter with the time of the last change. If it is missing, the server sets it."""
 _ALL_PARTITIONS = -1
@@ -248,106 +238,6 @@ class TableCalls(ThriftCalls):
         raw.parameters.pop(_CHANGED_AT, None)
         self._alter_raw_table(raw, writer_ids(write_id, valid_write_ids), CASCADE="true")
 
-    def record_row_counts(
-        self,
-        database: str,
-        table: str,
-        partition_names: Sequence[str] | None,
-        count: CountRows,
-        *,
-        write_id: int | None = None,
-        valid_write_ids: ValidWriteIdList | None = None,
-        described: TableInfo | None = None,
-    ) -> int:
-        """Record accurate row counts, and mark all column statistics as not accurate.
-
-        See :meth:`MetastoreClient.record_row_counts`.
-
-        The server has no call for this: objects are read, changed and written back immediately.
-        """
-        if (write_id is None) != (valid_write_ids is None):
-            raise InvalidRequestError(f"{database}.{table}: pass write_id and valid_write_ids together")
-        if not self.capabilities().answers_from_statistics:
-            count = dict.fromkeys
-        writer = writer_ids(write_id, valid_write_ids)
-
-        just_read = [] if described is None else [described]
-
-        def record_of_table() -> int:
-            read = just_read.pop() if just_read else self.get_table(database, table)
-            recorded = {"": (read.parameters, copy.copy(read.sent))}
-            changed = with_row_counts(recorded, count, valid_write_ids)
-            for raw in changed:
-                self._alter_raw_table(raw, writer)
-            return len(changed)
-
-        if partition_names is None:
-            return _again_after_a_race(record_of_table)
-        of_table = described or self.get_table(database, table)
-
-        def record_of_partitions(names: Sequence[str]) -> int:
-            recorded = {}
-            for each in self._get_partitions(of_table, names):
-                partition = partition_info(each, of_table)
-                recorded[partition.name] = partition.parameters, each.struct()
-            changed = with_row_counts(recorded, count, valid_write_ids)
-            if changed:
-                self._alter_raw_partitions(database, table, changed, writer)
-            return len(changed)
-
-        return sum(
-            _again_after_a_race(functools.partial(record_of_partitions, batch))
-            for batch in batches(sorted(set(partition_names)), FETCH_PARTITIONS_BATCH)
-        )
-
-    def get_column_statistics(
-        self,
-        database: str,
-        table: str,
-        partition_names: Sequence[str] | None,
-        columns: Sequence[str],
-        *,
-        valid_write_ids: ValidWriteIdList | None = None,
-    ) -> dict[str, tuple[ColumnStatistics, ...]]:
-        """Return the recorded statistics of columns, accurate or not.
-
-        See :meth:`MetastoreClient.get_column_statistics`.
-        """
-        self.get_table(database, table)  # a server answers for a missing one as if it had no statistics
-        asked: dict[str, Any] = {
-            "dbName": database.lower(),
-            "tblName": table.lower(),
-            "colNames": [name.lower() for name in columns],
-            "catName": CATALOG,
-            "engine": _ENGINE,
-            "validWriteIdList": None if valid_write_ids is None else valid_write_ids.to_text(),
-        }
-        if partition_names is None:
-            answer = self._call("get_table_statistics_req", ttypes.TableStatsRequest(**asked), repeat=True)
-            found = {"": column_statistics(answer["tableStats"], asked["colNames"])}
-        else:
-            found = {}
-            for batch in batches(sorted(set(partition_names)), FETCH_PARTITIONS_BATCH):
-                request = ttypes.PartitionsStatsRequest(partNames=list(batch), **asked)
-                parts = self._call("get_partitions_statistics_req", request, repeat=True)["partStats"]
-                by_name = sorted(parts.by_name().items())
-                found.update((name, column_statistics(each, asked["colNames"])) for name, each in by_name)
-        return {name: columns for name, columns in found.items() if columns}
-
-    def delete_column_statistics(
-        self, database: str, table: str, partition_names: Sequence[str] | None, column: str
-    ) -> None:
-        """Delete recorded statistics. See :meth:`MetastoreClient.delete_column_statistics`."""
-        self.get_table(database, table)
-        if not self.capabilities().deletes_column_statistics:
-            raise UnsupportedByServerError(_NO_DELETION)
-        of_table = (database.lower(), table.lower())
-        names = [()] if partition_names is None else [(name,) for name in sorted(set(partition_names))]
-        call = f"delete_{'table' if partition_names is None else 'partition'}_column_statistics"
-        for name in names:
-            with contextlib.suppress(NoSuchObjectError):
-                self._call(call, *of_table, *name, column.lower(), _ENGINE, repeat=True)
-
     def _alter_raw_table(self, raw: Any, writer: Mapping[str, Any], **properties: str) -> None:
         """Store a table as given. ``writer`` holds the write id and the valid write ids, or nothing.
 
@@ -427,22 +317,6 @@ class TableCalls(ThriftCalls):
             except AlreadyExistsError:  # another client created one between the server's check and its insert
                 continue
         return self._call("add_partitions_req", request, repeat=True)["partitions"].elements_or_none()
-
-
-def _again_after_a_race(change: Callable[[], int]) -> int:
-    """Change parameters.
-
-    If another client changes the same ones at that moment, repeat with their new values. If two clients add
-    one parameter at the same time, the second violates a key of the server's table of parameters
-    (``TABLE_PARAMS``, ``PARTITION_PARAMS``), and no part of its change is stored.
-    """
-    for _ in range(RACE_TRIES - 1):
-        try:
-            return change()
-        except MetastoreError as error:
-            if "_PARAMS" not in str(error):
-                raise
-    return change()
 
 
 def _stored_as_sent(**properties: str) -> Any:

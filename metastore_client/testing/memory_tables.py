@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,16 @@ from metastore_client.model import (
     TableInfo,
 )
 from metastore_client.partition_name import check_name, make_partition_name
+from metastore_client.statistics_records import merged_statistics
 from metastore_client.testing.server_calls import ServerCalls, server_call
-from metastore_client.valid_ids import CountRows, ValidWriteIdList, accurate_row_count, with_row_count
+from metastore_client.valid_ids import (
+    CountRows,
+    ValidWriteIdList,
+    accurate_columns,
+    accurate_row_count,
+    with_accurate_columns,
+    with_row_count,
+)
 
 
 @dataclass
@@ -243,8 +251,9 @@ class MemoryTables(ServerCalls):
         write_id: int | None = None,
         valid_write_ids: ValidWriteIdList | None = None,
         described: TableInfo | None = None,
+        columns: Mapping[str, Collection[str]] | None = None,
     ) -> int:
-        """Record accurate row counts, and mark all column statistics as not accurate.
+        """Record accurate row counts, and mark column statistics as not accurate.
 
         See :meth:`MetastoreClient.record_row_counts`. ``described`` has no effect.
         """
@@ -264,7 +273,10 @@ class MemoryTables(ServerCalls):
                     for name, parameters in found.items()
                 }
             )
-        changes = {name: with_row_count(parameters, counts[name]) for name, parameters in found.items()}
+        changes = {
+            name: with_row_count(parameters, counts[name], (columns or {}).get(name, ()))
+            for name, parameters in found.items()
+        }
         changed = [name for name, parameters in changes.items() if parameters != found[name]]
         for name in changed:
             stored.set_parameters(name, changes[name])
@@ -293,6 +305,38 @@ class MemoryTables(ServerCalls):
             for name in ([""] if partition_names is None else sorted(set(partition_names)))
         }
         return {name: statistics for name, statistics in found.items() if statistics}
+
+    @server_call
+    def merge_column_statistics(
+        self,
+        database: str,
+        table: str,
+        statistics: Mapping[str, Sequence[ColumnStatistics]],
+        *,
+        replaces: bool = False,
+        write_id: int | None = None,
+        valid_write_ids: ValidWriteIdList | None = None,
+    ) -> None:
+        """Add statistics of new rows. See :meth:`MetastoreClient.merge_column_statistics`."""
+        stored = self._table(database, table)
+        for name, new in statistics.items():
+            parameters = stored.parameters(name)
+            if parameters is None:
+                raise NoSuchObjectError(f"{stored.info.full_name} has no partition {name}")
+            writer = stored.statistics_writers.get(name)
+            is_seen = writer is None or valid_write_ids is None or valid_write_ids.is_valid(writer)
+            claimed = {*accurate_columns(parameters)}
+            old = {each.column: each for each in stored.column_statistics.get(name, ())}
+            merged = {
+                each.column: each if replaces else merged_statistics(old.get(each.column), each)
+                for each in new
+                if replaces or (is_seen and each.column in claimed)
+            }
+            stored.column_statistics[name] = tuple(each for _, each in sorted((old | merged).items()))
+            accurate = {*merged} if replaces else claimed
+            stored.set_parameters(name, with_accurate_columns(parameters, accurate if is_seen else None))
+            if write_id is not None:
+                stored.statistics_writers[name] = write_id
 
     @server_call
     def delete_column_statistics(

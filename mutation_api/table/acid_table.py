@@ -244,12 +244,15 @@ class WriterOptions:
         compression: one of COMPRESSIONS. If None, the table's own.
         sort_memory_bytes: memory in which a Spark task sorts its changes, at most SORT_MEMORY_BYTES_MAX. Data
             that does not fit is spilled to the executor's local disk. A coordinator ignores it.
+        column_statistics: True to record statistics of the columns with the commit, as Hive's INSERT does, so
+            that Hive plans queries well without ANALYZE TABLE. For Hive 3.1 (only of new partitions) and 4.
     """
 
     stripe_bytes: int = STRIPE_BYTES_DEFAULT
     batch_rows: int = BATCH_ROWS_DEFAULT
     compression: str | None = None
     sort_memory_bytes: int = SORT_MEMORY_BYTES_DEFAULT
+    column_statistics: bool = False
 
     def __post_init__(self) -> None:
         """Raise ConfigurationError if a setting is out of range."""

@@ -21,8 +21,14 @@ The number of rows in the metastore is kept correct, as Hive's own statements do
 ``count(*)`` from it (:mod:`metastore_client.valid_ids`). A number that is not marked as accurate is counted
 again from the files.
 
+If writers gathered statistics of columns, they are all of the statistics of a new or replaced partition.
+Elsewhere the server adds them to the recorded ones, as for Hive's INSERT. They stay accurate only if the
+transaction does not delete rows there. Statistics of decimals are not added to others: Hive's metastore
+compares their bytes and scales, not the numbers.
+
 Source: for base files, Hive 2.3.10, including tables written only by its own SQL; for old events, Hive's
-    upgrade notes for ACID tables and 3.1.3 (both versions of an updated row are read); for row counts, 4.1.0.
+    upgrade notes for ACID tables and 3.1.3 (both versions of an updated row are read); for row counts, 4.1.0;
+    for statistics, set_aggr_stats_for (3.1 to 4.2).
 """
 
 from __future__ import annotations
@@ -32,15 +38,19 @@ import logging
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import Any
 
 import pyarrow.compute as pc
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError
-from metastore_client.model import TableInfo
+from metastore_client.model import ColumnStatistics, TableInfo
 from metastore_client.valid_ids import CountRows
 from mutation_api.errors import MutationError, TableNotMutableError
+from mutation_api.format.column_summary import ColumnSummary, RowSummary
 from mutation_api.format.event import ACID_STATS, ACID_VERSION, OPERATION
+from mutation_api.format.hive_type import TypeFamily
 from mutation_api.format.layout import (
     ACID_VERSION_FILE,
     BUCKET_PREFIX,
@@ -69,6 +79,10 @@ from mutation_api.transaction.staging import children_of
 
 _DOUBLING_FILES = 2
 """The number of base files from which the rows of the other buckets are read more than once."""
+
+_DAY, _MOMENT = date(1970, 1, 1), datetime(1970, 1, 1)
+_WITH_LENGTHS = (TypeFamily.TEXT, TypeFamily.BINARY)
+_WITHOUT_ESTIMATE = (TypeFamily.BOOLEAN, TypeFamily.BINARY)
 
 _log = logging.getLogger(__name__)
 
@@ -225,6 +239,8 @@ def record_row_counts(
 ) -> None:
     """Add the inserted and deleted rows of a transaction to the recorded numbers of rows.
 
+    Statistics of columns stay accurate if the writers gathered those of the new rows.
+
     Args:
         metastore: the metastore where they are recorded.
         output: the written files, which do not have their final names yet.
@@ -235,6 +251,7 @@ def record_row_counts(
         MetastoreError: See :class:`MetastoreClient`.
     """
     changes = output.row_count_changes
+    columns = merge_column_statistics(metastore, output, created)
 
     def new_counts(recorded: Mapping[str, int | None]) -> Mapping[str, int | None]:
         known = {name: 0 if name in created else rows for name, rows in recorded.items()}
@@ -243,7 +260,8 @@ def record_row_counts(
             name: None if rows is None else rows + changes[name] for name, rows in (known | counted).items()
         }
 
-    _record(metastore, output, new_counts, described)
+    # The server has changed the parameters of what it merged.
+    _record(metastore, output, new_counts, None if columns else described, columns)
 
 
 def take_back_row_counts(metastore: MetastoreClient, output: TableOutput) -> None:
@@ -264,7 +282,11 @@ def take_back_row_counts(metastore: MetastoreClient, output: TableOutput) -> Non
 
 
 def _record(
-    metastore: MetastoreClient, output: TableOutput, count: CountRows, described: TableInfo | None = None
+    metastore: MetastoreClient,
+    output: TableOutput,
+    count: CountRows,
+    described: TableInfo | None = None,
+    columns: Mapping[str, Collection[str]] | None = None,
 ) -> None:
     table = output.table
     metastore.record_row_counts(
@@ -275,6 +297,7 @@ def _record(
         write_id=output.write_id,
         valid_write_ids=output.valid_write_ids,
         described=described,
+        columns=columns,
     )
 
 
@@ -308,3 +331,101 @@ def _count(output: TableOutput, directories: Directories, name: str) -> int | No
             error,
         )
         return None
+
+
+def merge_column_statistics(
+    metastore: MetastoreClient, output: TableOutput, created: Collection[str]
+) -> Mapping[str, Collection[str]]:
+    """Record the statistics of new rows, if the writers gathered them.
+
+    Args:
+        metastore: the metastore where they are recorded.
+        output: the written files.
+        created: names of the partitions that the transaction created.
+
+    Returns:
+        By partition ('' if unpartitioned), the columns whose statistics may stay accurate.
+
+    Raises:
+        MetastoreError: See :class:`MetastoreClient`.
+    """
+    summaries = output.summaries
+    whole = {name for name in summaries if name in created or name in output.replaced}
+    if not metastore.capabilities().answers_from_statistics:
+        summaries = {name: each for name, each in summaries.items() if name in whole}
+    recorded = _recorded_decimals(metastore, output.table, [name for name in summaries if name not in whole])
+    new = {
+        name: _statistics_of(output.table, summary, recorded.get(name, frozenset()))
+        for name, summary in summaries.items()
+    }
+    for replaces in (True, False):
+        chosen = {name: found for name, found in new.items() if (name in whole) is replaces}
+        if chosen:
+            metastore.merge_column_statistics(
+                output.table.database,
+                output.table.name,
+                chosen,
+                replaces=replaces,
+                write_id=output.write_id,
+                valid_write_ids=output.valid_write_ids,
+            )
+    return {
+        name: frozenset(each.column for each in found)
+        for name, found in new.items()
+        if name not in output.changed_partitions
+    }
+
+
+def _recorded_decimals(
+    metastore: MetastoreClient, table: AcidTable, names: Sequence[str]
+) -> dict[str, frozenset[str]]:
+    """Return the decimal columns for which statistics are recorded, by partition."""
+    decimals = [column.name for column in table.columns if column.type.startswith("decimal")]
+    if not decimals or not names:
+        return {}
+    partitions = names if table.partition_keys else None
+    found = metastore.get_column_statistics(table.database, table.name, partitions, decimals)
+    return {name: frozenset(each.column for each in columns) for name, columns in found.items()}
+
+
+def _statistics_of(table: AcidTable, summary: RowSummary, without: Collection[str]) -> list[ColumnStatistics]:
+    """Return the statistics of rows as the metastore records them, of the columns that have a summary."""
+    found = []
+    for column in table.columns:
+        of_column = summary.columns.get(column.name)
+        family = summary.families.get(column.name)
+        if of_column is None or family is None or column.name in without:
+            continue
+        try:
+            found.append(_recorded(column.name, column.type, family, of_column))
+        except OverflowError:  # outside Python's calendar
+            continue
+    return found
+
+
+def _recorded(name: str, type_name: str, family: TypeFamily, summary: ColumnSummary) -> ColumnStatistics:
+    is_boolean, has_lengths = family is TypeFamily.BOOLEAN, family in _WITH_LENGTHS
+    is_estimated = family not in _WITHOUT_ESTIMATE
+    value_count = summary.row_count - summary.null_count
+    return ColumnStatistics(
+        name,
+        type_name,
+        summary.null_count,
+        low=_end(summary.low, family),
+        high=_end(summary.high, family),
+        true_count=summary.true_count if is_boolean else None,
+        false_count=value_count - summary.true_count if is_boolean else None,
+        distinct_count=summary.sketch.count() if is_estimated else None,
+        sketch=summary.sketch.to_bytes() if is_estimated else b"",
+        max_length=summary.max_length if has_lengths else None,
+        # Hive counts a null as a string without characters.
+        average_length=summary.length_sum / max(1, summary.row_count) if has_lengths else None,
+    )
+
+
+def _end(value: Any, family: TypeFamily) -> Any:
+    if value is None:
+        return None
+    if family is TypeFamily.DATE:
+        return _DAY + timedelta(days=value)
+    return _MOMENT + timedelta(seconds=value) if family is TypeFamily.TIMESTAMP else value

@@ -17,6 +17,7 @@ from metastore_client.model import DataOperationType, TableInfo
 from metastore_client.partition_name import parse_partition_name
 from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
 from mutation_api.errors import ManifestError
+from mutation_api.format.column_summary import RowSummary, summarised_families
 from mutation_api.format.layout import (
     AcidVersion,
     bucket_file_name,
@@ -113,6 +114,7 @@ class DeltaManifest:
     issued them. In a split table an update counts as one update in the ``delta`` manifest and as one in the
     ``delete_delta`` manifest, so sum updates over DELTA manifests only. ``write_id`` is the id in directory
     names: the transaction id in v1. ``statement_id`` numbers the change sets of the transaction in the table.
+    ``summary`` has the statistics of the file's new rows as JSON, '' if they were not gathered.
     """
 
     database: str
@@ -135,6 +137,7 @@ class DeltaManifest:
     stripe_count: int
     tail_crc32: int
     statement_id: int = 0
+    summary: str = ""
 
     @property
     def full_table_name(self) -> str:
@@ -175,7 +178,7 @@ class DeltaManifest:
 
 _JSON_TYPES: dict[str, type] = {
     **dict.fromkeys(
-        ("database", "table", "partition_name", "kind", "writer_id", "attempt_id", "target"), str
+        ("database", "table", "partition_name", "kind", "writer_id", "attempt_id", "target", "summary"), str
     ),
     **dict.fromkeys(("txn_id", "write_id", "statement_id", "bucket_id", "byte_count"), int),
     **dict.fromkeys(("stripe_count", "tail_crc32"), int),
@@ -284,6 +287,27 @@ class TableOutput:
         changes = any(m.update_count or m.delete_count for m in self.manifests)
         is_update = changes or self.depends_on_reads or self.replaced
         return DataOperationType.UPDATE if is_update else DataOperationType.INSERT
+
+    @property
+    def summaries(self) -> dict[str, RowSummary]:
+        """The statistics of the new rows by partition ('' if unpartitioned), if all its files have them."""
+        families = summarised_families((column.name, column.type) for column in self.table.columns)
+        found: dict[str, RowSummary] = {}
+        unknown = set()
+        for manifest in self.manifests:
+            if manifest.kind is not FileKind.DELTA:
+                continue
+            if not manifest.summary:
+                unknown.add(manifest.partition_name)
+                continue
+            summary = RowSummary.from_json(families, manifest.summary)
+            found.setdefault(manifest.partition_name, RowSummary(families)).merge(summary)
+        return {name: summary for name, summary in found.items() if name not in unknown}
+
+    @property
+    def changed_partitions(self) -> frozenset[str]:
+        """The names of partitions in which rows are updated or deleted, without those that are replaced."""
+        return frozenset(m.partition_name for m in self.manifests if m.update_count or m.delete_count)
 
     @property
     def row_count_changes(self) -> Counter[str]:

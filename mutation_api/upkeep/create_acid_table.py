@@ -18,6 +18,7 @@ from metastore_client.model import (
     ColumnInfo,
     TableInfo,
 )
+from metastore_client.valid_ids import with_accurate_columns, with_row_count
 from mutation_api.errors import ConfigurationError, RecordLayoutError, TableNotMutableError
 from mutation_api.format.conversion import hive_type_of
 from mutation_api.format.hive_type import UnfitTypeError, parse_hive_type
@@ -108,7 +109,10 @@ def create_acid_table(
             location=location or "",
             num_buckets=NOT_BUCKETED if num_buckets is None else num_buckets,
             bucket_columns=tuple(clustered_by),
-            parameters=_parameters(metastore, insert_only, properties or {}),
+            parameters={
+                **_parameters(metastore, insert_only, properties or {}),
+                **({} if partitioned_by else _statistics_of_no_rows(metastore, columns)),
+            },
         )
         of_database = metastore.get_database_parameters(database)
         check_mutable(wanted, metastore.capabilities(), TableRole.SINK, of_database)
@@ -183,6 +187,14 @@ def _parameters(
         ours["bucketing_version"] = "2"
     names = {name.lower() for name in ours}
     return {**{k: v for k, v in properties.items() if k.lower() not in names}, **ours}
+
+
+def _statistics_of_no_rows(metastore: MetastoreClient, columns: Iterable[ColumnInfo]) -> dict[str, str]:
+    """Return the parameters by which statistics of a new table are accurate, as of one that SQL created."""
+    if not metastore.capabilities().answers_from_statistics:
+        return {}
+    counts = dict.fromkeys(("numRows", "numFiles", "rawDataSize", "totalSize"), "0")
+    return with_row_count(with_accurate_columns(counts, [each.name.lower() for each in columns]), 0, None)
 
 
 def columns_of(schema: object, table_name: str) -> tuple[ColumnInfo, ...]:

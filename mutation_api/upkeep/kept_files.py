@@ -34,7 +34,7 @@ from mutation_api.upkeep.transaction_files import files_below
 _log = logging.getLogger(__name__)
 
 _NAME = re.compile(re.escape(STAGING_PREFIX) + r"kept_(\d+)")
-_RECORD = "kept.json"
+_RECORD, _NEW_RECORD = "kept.json", "new_kept.json"
 
 
 @dataclass(frozen=True)
@@ -160,9 +160,12 @@ def keep_files(work: PartitionCompaction, keep_old: timedelta) -> KeptFiles:
         for directory in dict.fromkeys((kept.copies / path).parent for path in kept.files):
             storage.create_directory(directory)
         side_by_side(lambda path: copy_file(root / path, kept.copies / path), kept.files, storage.threads)
-        record = storage.create(kept.directory / _RECORD)
+        # The record appears in one step, so that it is not found without content after a death.
+        target = kept.directory / _RECORD
+        record = storage.stage(kept.directory / _NEW_RECORD, target)
         record.write(kept.to_json().encode())
         record.close()
+        storage.publish(record.staged, target)
     except BaseException:
         remove_kept(kept.directory)
         raise

@@ -26,7 +26,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mutation_api.errors import DeltaWriteError, RecordValueError
+from mutation_api.format.column_summary import RowSummary, summarised_families
 from mutation_api.format.event import Operation, RowIdArrays, bucket_property
+from mutation_api.format.hive_type import TypeFamily
 from mutation_api.format.layout import bucket_file_name
 from mutation_api.orc.write.event_writer import EventFileFacts, OrcEventWriter
 from mutation_api.storage.connect import storage_at
@@ -85,6 +87,8 @@ class Mutator:
         self._bucket = bucket_property(group.bucket_id, statement_id) if encodes else group.bucket_id
         self._next_row_id = 0
         self._files: dict[FileKind, _StagedFile] = {}
+        gathers = options.column_statistics and group.table.version.uses_write_ids
+        self._summary = RowSummary(_families(group.table)) if gathers else None
 
     def write(
         self,
@@ -110,7 +114,10 @@ class Mutator:
 
     def finish(self) -> tuple[FinishedFile, ...]:
         """Write the rest of the files, which the caller must close. Raises DeltaWriteError."""
-        return tuple(staged.finish() for staged in self._files.values())
+        summary = "" if self._summary is None else self._summary.to_json()
+        return tuple(
+            staged.finish(summary if kind is FileKind.DELTA else "") for kind, staged in self._files.items()
+        )
 
     def discard(self) -> None:
         """Delete the files. Raises OSError if a file cannot be deleted."""
@@ -150,6 +157,8 @@ class Mutator:
             count = len(meant)
             events = np.full(count, Operation.INSERT, np.int8)
             kept = rows if count == len(rows) else rows.filter(pa.array(new))
+            if self._summary is not None:
+                self._summary.add(kept)
             self._file(FileKind.DELTA).write(events, meant, self._new_row_ids(count), kept)
 
     def _new_row_ids(self, count: int) -> RowIdArrays:
@@ -204,12 +213,12 @@ class _StagedFile:
             raise _failed(self._group, self._file.staged.location, "written", error) from error
         self._meant += np.bincount(meant, minlength=len(Operation))
 
-    def finish(self) -> FinishedFile:
+    def finish(self, summary: str) -> FinishedFile:
         try:
             facts = self._writer.finish()
         except (OSError, pa.ArrowException) as error:
             raise _failed(self._group, self._file.staged.location, "completed", error) from error
-        return FinishedFile(self._group, self._kind, self._file, facts, self._meant)
+        return FinishedFile(self._group, self._kind, self._file, facts, self._meant, summary)
 
     def discard(self) -> None:
         self._writer.discard()
@@ -219,7 +228,7 @@ class _StagedFile:
 class FinishedFile:
     """A file that is written completely, but not closed.
 
-    ``meant`` counts the user's operations by code.
+    ``meant`` counts the user's operations by code. ``summary`` has the statistics of the new rows, if any.
     """
 
     group: MutatorGroup
@@ -227,6 +236,7 @@ class FinishedFile:
     file: OutputFile
     facts: EventFileFacts
     meant: NDArray[np.int64]
+    summary: str = ""
 
     def close(self) -> None:
         """Close the file, which may take long. Raises DeltaWriteError."""
@@ -259,7 +269,12 @@ class FinishedFile:
             byte_count=facts.byte_count,
             stripe_count=facts.stripe_count,
             tail_crc32=facts.tail_crc32,
+            summary=self.summary,
         )
+
+
+def _families(table: AcidTable) -> dict[str, TypeFamily]:
+    return summarised_families((column.name, column.type) for column in table.columns)
 
 
 def _failed(group: MutatorGroup, file: Location, step: str, error: Exception) -> DeltaWriteError:

@@ -4447,15 +4447,17 @@ class ColumnStatisticsDesc(object):
      - dbName
      - tableName
      - partName
+     - catName
 
     """
 
 
-    def __init__(self, isTblLevel=None, dbName=None, tableName=None, partName=None,):
+    def __init__(self, isTblLevel=None, dbName=None, tableName=None, partName=None, catName=None,):
         self.isTblLevel = isTblLevel
         self.dbName = dbName
         self.tableName = tableName
         self.partName = partName
+        self.catName = catName
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -4486,6 +4488,11 @@ class ColumnStatisticsDesc(object):
                     self.partName = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
                 else:
                     iprot.skip(ftype)
+            elif fid == 6:
+                if ftype == TType.STRING:
+                    self.catName = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -4511,6 +4518,10 @@ class ColumnStatisticsDesc(object):
         if self.partName is not None:
             oprot.writeFieldBegin('partName', TType.STRING, 4)
             oprot.writeString(self.partName.encode('utf-8') if sys.version_info[0] == 2 else self.partName)
+            oprot.writeFieldEnd()
+        if self.catName is not None:
+            oprot.writeFieldBegin('catName', TType.STRING, 6)
+            oprot.writeString(self.catName.encode('utf-8') if sys.version_info[0] == 2 else self.catName)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -10396,6 +10407,8 @@ ColumnStatisticsDesc.thrift_spec = (
     (2, TType.STRING, 'dbName', 'UTF8', None, ),  # 2
     (3, TType.STRING, 'tableName', 'UTF8', None, ),  # 3
     (4, TType.STRING, 'partName', 'UTF8', None, ),  # 4
+    None,  # 5
+    (6, TType.STRING, 'catName', 'UTF8', None, ),  # 6
 )
 all_structs.append(ColumnStatistics)
 ColumnStatistics.thrift_spec = (

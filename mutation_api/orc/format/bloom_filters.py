@@ -11,8 +11,6 @@ and Murmur3; compared with filters that Hive and pyarrow wrote.
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,6 +19,7 @@ from numpy.typing import NDArray
 
 from mutation_api.errors import CorruptFileError
 from mutation_api.format.hive_type import INTEGER_KINDS
+from mutation_api.format.murmur3 import hashes_of_bytes
 from mutation_api.orc.format.compression import DAMAGE, unpacked
 from mutation_api.orc.format.protobuf import as_bytes, as_number, fields_of
 from mutation_api.orc.format.tail import OrcTail
@@ -31,9 +30,6 @@ MOST_VALUES = 1000
 """The number of values above which nearly every filter has an entry for one of them."""
 
 _FILTER, _HASH_COUNT, _WORDS, _BYTES = 1, 1, 2, 3
-_MASK = (1 << 64) - 1
-_SEED = 104729
-_C1, _C2, _M, _N = 0x87C37B91114253D5, 0x4CF5AD432745937F, 5, 0x52DCE729
 
 
 @dataclass(frozen=True)
@@ -89,11 +85,7 @@ def hashes_of(values: pa.Array) -> NDArray[np.int64]:
     """Return the hashes of integers or strings (int64, shape (n,)). There must be no nulls."""
     if pa.types.is_integer(values.type):
         return _of_integers(values.to_numpy(zero_copy_only=False).astype(np.int64))
-    return _as_signed(map(_of_bytes, values.cast(pa.binary()).to_pylist()))
-
-
-def _as_signed(hashes: Iterable[int]) -> NDArray[np.int64]:
-    return np.array(list(hashes), np.uint64).view(np.int64)
+    return hashes_of_bytes(values).view(np.int64)
 
 
 def _of_integers(keys: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -106,25 +98,3 @@ def _of_integers(keys: NDArray[np.int64]) -> NDArray[np.int64]:
         keys = keys + (keys << 2) + (keys << 4)
         keys ^= keys >> 28
         return keys + (keys << 31)
-
-
-def _of_bytes(data: bytes) -> int:
-    """Murmur3 with 64 bits, as in Java's ``Murmur3.hash64``."""
-    result = _SEED
-    whole = len(data) // 8 * 8
-    for (word,) in struct.iter_unpack("<Q", data[:whole]):
-        result = (_rotated(result ^ _mixed(word), 27) * _M + _N) & _MASK
-    if whole < len(data):
-        result ^= _mixed(int.from_bytes(data[whole:], "little"))
-    result ^= len(data)
-    result = (result ^ result >> 33) * 0xFF51AFD7ED558CCD & _MASK
-    result = (result ^ result >> 33) * 0xC4CEB9FE1A85EC53 & _MASK
-    return result ^ result >> 33
-
-
-def _mixed(word: int) -> int:
-    return _rotated(word * _C1 & _MASK, 31) * _C2 & _MASK
-
-
-def _rotated(word: int, count: int) -> int:
-    return (word << count | word >> (64 - count)) & _MASK

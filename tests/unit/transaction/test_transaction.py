@@ -452,7 +452,7 @@ def test_places_apart_from_the_table_are_cleaned_when_they_are_known(
     directory = tmp_path / "elsewhere"
     (info,) = metastore.get_partitions_by_names("default", "t", [PARTITION])
     moved = dataclasses.replace(info, location=str(directory))
-    monkeypatch.setattr(metastore, "get_partitions_by_names", lambda *_: [moved])
+    monkeypatch.setattr(metastore, "get_partitions_by_names", lambda *_, **__: [moved])
     dead = client.new_transaction()
     dead.begin()
     stage(dataclasses.replace(dead.table(T), location=Location.given(directory)), PARTITION)
