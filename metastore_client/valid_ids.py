@@ -22,7 +22,7 @@ import json
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Self
+from typing import Any, Self
 
 from metastore_client.model import OpenTxns, TxnState
 
@@ -280,12 +280,28 @@ def accurate_row_count(
             its number.
     """
     try:
-        claims = json.loads(parameters.get(COLUMN_STATS_ACCURATE, "{}"))
         rows = int(parameters.get(_NUM_ROWS, ""))
     except ValueError:
         return None
-    is_accurate = isinstance(claims, dict) and str(claims.get(_BASIC)).lower() == "true"
-    return rows if is_accurate and rows >= 0 and writer not in valid_write_ids.aborted else None
+    is_accurate = is_row_count_accurate(parameters) and writer not in valid_write_ids.aborted
+    return rows if is_accurate and rows >= 0 else None
+
+
+def is_row_count_accurate(parameters: Mapping[str, str]) -> bool:
+    """Return True if a table or partition marks its row count as accurate."""
+    return _is_true(_claims(parameters).get(_BASIC))
+
+
+def _claims(parameters: Mapping[str, str]) -> dict[str, Any]:
+    try:
+        claims = json.loads(parameters.get(COLUMN_STATS_ACCURATE, "{}"))
+    except ValueError:
+        return {}
+    return claims if isinstance(claims, dict) else {}
+
+
+def _is_true(claim: object) -> bool:
+    return str(claim).lower() == "true"
 
 
 def with_row_count(
@@ -313,19 +329,13 @@ def with_accurate_columns(parameters: Mapping[str, str], columns: Collection[str
     others = {name: value for name, value in parameters.items() if name != COLUMN_STATS_ACCURATE}
     if columns is None:
         return others
-    try:
-        claims = json.loads(parameters.get(COLUMN_STATS_ACCURATE, "{}"))
-    except ValueError:
-        claims = {}
-    claims[_COLUMNS] = dict.fromkeys(sorted(columns), "true")
+    claims = _claims(parameters) | {_COLUMNS: dict.fromkeys(sorted(columns), "true")}
     return others | {COLUMN_STATS_ACCURATE: json.dumps(claims, separators=(",", ":"))}
 
 
 def accurate_columns(parameters: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the columns whose statistics a table or partition marks as accurate, sorted."""
-    try:
-        claims = json.loads(parameters.get(COLUMN_STATS_ACCURATE, "{}"))
-        columns = claims.get(_COLUMNS, {})
-        return tuple(sorted(name for name, claim in columns.items() if str(claim).lower() == "true"))
-    except (ValueError, AttributeError):
+    """Return the columns (lower case) whose statistics a table or partition marks as accurate, sorted."""
+    columns = _claims(parameters).get(_COLUMNS)
+    if not isinstance(columns, dict):
         return ()
+    return tuple(sorted(name.lower() for name, claim in columns.items() if _is_true(claim)))

@@ -17,7 +17,14 @@ from metastore_client.errors import (
     NoSuchObjectError,
     UnsupportedByServerError,
 )
-from metastore_client.model import ColumnInfo, CompactionType, ConstraintInfo, ConstraintKind, TableInfo
+from metastore_client.model import (
+    ColumnInfo,
+    ColumnStatistics,
+    CompactionType,
+    ConstraintInfo,
+    ConstraintKind,
+    TableInfo,
+)
 from metastore_client.partition_name import (
     DEFAULT_PARTITION_NAME,
     make_partition_name,
@@ -410,6 +417,30 @@ def test_columns_without_statistics(
     assert metastore.get_column_statistics(database, "flat", None, ["ID"]) == {}
     with pytest.raises(NoSuchObjectError):
         metastore.get_column_statistics(database, "missing", None, ["id"])
+
+
+def test_statistics_of_new_rows_are_added(
+    metastore: MetastoreClient, database: str, make_table: MakeTable, writer: Writer
+) -> None:
+    """They replace the recorded ones, or are added to them: nulls, ranges, and the higher estimate."""
+    make_table("t", "ds")
+    metastore.add_partitions(database, "t", [("a",), ("b",)])
+    told = {"write_id": writer.write_id, "valid_write_ids": writer.valid_write_ids}
+    first = ColumnStatistics("id", "bigint", 1, low=3, high=9, distinct_count=5)
+    metastore.merge_column_statistics(
+        database.upper(), "T", {"ds=a": [first], "ds=b": [first]}, replaces=True, **told
+    )
+    more = ColumnStatistics("id", "bigint", 2, low=-4, high=7, distinct_count=4)
+    metastore.merge_column_statistics(database, "t", {"ds=a": [more]}, **told)
+    both = replace(first, null_count=3, low=-4, high=9)
+    assert metastore.get_column_statistics(database, "t", ["ds=a", "ds=b"], ["id"]) == {
+        "ds=a": (both,),
+        "ds=b": (first,),
+    }
+    metastore.merge_column_statistics(database, "t", {"ds=a": [more]}, replaces=True, **told)
+    assert metastore.get_column_statistics(database, "t", ["ds=a"], ["id"]) == {"ds=a": (more,)}
+    with pytest.raises(NoSuchObjectError):
+        metastore.merge_column_statistics(database, "missing", {"": [first]}, replaces=True, **told)
 
 
 def test_deleting_statistics_that_do_not_exist(

@@ -6,13 +6,17 @@
 from __future__ import annotations
 
 import functools
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from metastore_client.client import MetastoreClient
 from metastore_client.model import ColumnStatistics, PartitionInfo, TableInfo
-from metastore_client.valid_ids import ValidIdList, ValidWriteIdList
+from metastore_client.valid_ids import (
+    ValidIdList,
+    ValidWriteIdList,
+    accurate_columns,
+    is_row_count_accurate,
+)
 from mutation_api.format.hive_type import parse_hive_type
 from mutation_api.format.layout import is_hidden
 from mutation_api.read.table_view import TableView
@@ -20,8 +24,6 @@ from mutation_api.storage.location import Location
 from mutation_api.storage.tree import Directories
 from mutation_api.upkeep.verify.directory_check import committed_directories
 from mutation_api.upkeep.verify.finding import Finding, KnownIds
-
-_ACCURATE = "COLUMN_STATS_ACCURATE"
 
 
 @dataclass(frozen=True)
@@ -43,15 +45,12 @@ class Registered:
 
     def claims_rows(self, partition: str) -> bool:
         """Return True if Hive answers count(*) from numRows."""
-        return str(self._claims(partition).get("BASIC_STATS", "")).lower() == "true"
+        return is_row_count_accurate(self.parameters(partition))
 
     def claimed_columns(self, partition: str) -> tuple[str, ...]:
         """Return the data columns whose min, max and count Hive answers from their statistics, sorted."""
-        claimed = self._claims(partition).get("COLUMN_STATS")
-        if not isinstance(claimed, dict):
-            return ()
-        accurate = {name.lower() for name, is_true in claimed.items() if str(is_true).lower() == "true"}
-        return tuple(sorted(accurate & {column.name for column in self.info.columns}))
+        known = {column.name for column in self.info.columns}
+        return tuple(name for name in accurate_columns(self.parameters(partition)) if name in known)
 
     def answers_from(self, column: ColumnStatistics) -> bool:
         """Return True if this Hive answers queries from the statistics of such a column.
@@ -78,13 +77,6 @@ class Registered:
         if not self.info.partition_keys:
             return {"": self.info.parameters}
         return {each.name: each.parameters for each in self.partitions}
-
-    def _claims(self, partition: str) -> Mapping[str, object]:
-        try:
-            claims = json.loads(self.parameters(partition).get(_ACCURATE, "{}"))
-        except ValueError:
-            return {}
-        return claims if isinstance(claims, dict) else {}
 
 
 _ROWS = "numRows"
