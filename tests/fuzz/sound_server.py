@@ -224,7 +224,7 @@ def _constraints() -> tuple[list[Any], list[Any], list[Any]]:
 def _statistics() -> list[Any]:
     kinds = {
         "longStats": ttypes.LongColumnStatsData(1, 2, 0),
-        "stringStats": ttypes.StringColumnStatsData(0),
+        "stringStats": ttypes.StringColumnStatsData(numNulls=0),
         "decimalStats": ttypes.DecimalColumnStatsData(ttypes.Decimal(b"\1", 1), ttypes.Decimal(b"\2", 1), 0),
         "dateStats": ttypes.DateColumnStatsData(ttypes.Date(1), ttypes.Date(2), 0),
         "booleanStats": ttypes.BooleanColumnStatsData(1, 1, 0),

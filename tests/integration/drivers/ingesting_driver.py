@@ -21,7 +21,7 @@ from mutation_api.cdc import IngestReport, MySqlAddress, MySqlSource, TableMappi
 from mutation_api.cdc.mysql.server import MySqlServer
 from mutation_api.spark.local_spark_session import local_spark_session
 from mutation_api.storage.local import LocalStorage
-from tests.integration.drivers.dying_driver import STORAGE_STEPS, SteppedMetastore, Steps
+from tests.integration.drivers.steps import STORAGE_STEPS, SteppedMetastore, Steps
 from tests.integration.ingests.mysql_workload import TABLES
 
 SETTINGS = {
@@ -57,18 +57,10 @@ def ingest_all(
     )
 
 
-class IngestSteps(Steps):
-    """Counts from the beginning on."""
-
-    def __init__(self, last: int) -> None:
-        super().__init__(last)
-        self.is_counting = True
-
-
 def main(uri: str, user: str, port: str, database: str, hive_database: str, last_step: str) -> None:
     """Run once, to the end or to the step."""
     with local_spark_session(user, master="local[1]", settings=SETTINGS) as spark:
-        steps = IngestSteps(int(last_step))
+        steps = Steps(int(last_step))
         for name in STORAGE_STEPS:
             setattr(LocalStorage, name, steps.wrap(name, getattr(LocalStorage, name)))
         for name in ("position", "tables", "check_settings"):

@@ -81,7 +81,7 @@ def test_decimals_keep_all_digits() -> None:
         (_of("other", "longStats", ttypes.LongColumnStatsData(numNulls=0)), r"\[0\]\.colName is 'other'"),
         (_of("n", "longStats", ttypes.LongColumnStatsData()), r"longStats\.numNulls is absent"),
         (
-            _of("n", "stringStats", ttypes.StringColumnStatsData(-1)),
+            _of("n", "stringStats", ttypes.StringColumnStatsData(numNulls=-1)),
             r"numNulls is -1, expected a number from",
         ),
         (_of("n", "booleanStats", ttypes.BooleanColumnStatsData(1, None, 1)), r"numFalses is absent"),

@@ -90,7 +90,7 @@ def test_partitions_that_lie_elsewhere_are_swept(
     (partition,) = metastore.add_partitions("default", "t", [("a", "1")])
     elsewhere = tmp_path / "elsewhere"
     moved = dataclasses.replace(partition, location=f"file:{elsewhere}")
-    monkeypatch.setattr(metastore, "get_partitions_by_names", lambda *_: [moved])
+    monkeypatch.setattr(metastore, "get_partitions_by_names", lambda *_, **__: [moved])
     dead = metastore.open_txn("u", "h", "")
     metastore.abort_txn(dead)
     staged = left(elsewhere, dead)
