@@ -106,6 +106,7 @@ class StatisticsRecords(Protocol):
 
         Raises:
             NoSuchObjectError: If the table or a partition does not exist.
+            UnsupportedByServerError: If they are to be added, and the server is older than Hive 4.
         """
         ...
 

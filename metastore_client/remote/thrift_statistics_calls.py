@@ -27,6 +27,7 @@ from metastore_client.remote.thrift_tables import FETCH_PARTITIONS_BATCH, RACE_T
 from metastore_client.remote.thrift_values import CATALOG, partition_info, ttypes
 from metastore_client.valid_ids import CountRows, ValidWriteIdList
 
+_NO_MERGE = "only Hive 4 adds statistics to those of an ACID table; 3.1.3 hangs up"
 _NO_DELETION = "Hive 4 does not delete statistics of ACID tables; ANALYZE TABLE replaces them"
 
 
@@ -132,6 +133,10 @@ class StatisticsCalls(TableCalls):
     ) -> None:
         """Add statistics of new rows. See :meth:`MetastoreClient.merge_column_statistics`."""
         is_hive_4 = self.capabilities().has_exclusive_write_lock
+        if not is_hive_4:
+            self.get_table(database, table)  # 3.1 hangs up if it is missing
+            if not replaces:
+                raise UnsupportedByServerError(_NO_MERGE)
         writer = writer_ids(write_id, valid_write_ids) if is_hive_4 else {}
         for names in batches(sorted(statistics), FETCH_PARTITIONS_BATCH):
             of_these = {name: statistics[name] for name in names}

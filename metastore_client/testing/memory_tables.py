@@ -319,6 +319,8 @@ class MemoryTables(ServerCalls):
     ) -> None:
         """Add statistics of new rows. See :meth:`MetastoreClient.merge_column_statistics`."""
         stored = self._table(database, table)
+        if not replaces and not self._capabilities.answers_from_statistics:
+            raise UnsupportedByServerError("only Hive 4 adds statistics to those of an ACID table")
         for name, new in statistics.items():
             parameters = stored.parameters(name)
             if parameters is None:
