@@ -305,18 +305,17 @@ def _is_true(claim: object) -> bool:
 
 
 def with_row_count(
-    parameters: Mapping[str, str], row_count: int | None, columns: Collection[str] | None = ()
+    parameters: Mapping[str, str], row_count: int | None, columns: Collection[str] = ()
 ) -> dict[str, str]:
     """Return the parameters with an accurate row count, or without the claim of one if ``row_count`` is None.
 
-    Statistics of columns are no longer marked as accurate, except those of ``columns`` (None: of all) if they
-    were and the row count is.
+    Statistics of columns are no longer marked as accurate, except those of ``columns`` if they were and the
+    row count is.
     """
     others = {name: value for name, value in parameters.items() if name != COLUMN_STATS_ACCURATE}
     if row_count is None:
         return others
-    accurate = accurate_columns(parameters)
-    kept = {name: "true" for name in accurate if columns is None or name in columns}
+    kept = {name: "true" for name in accurate_columns(parameters) if name in columns}
     claims = {_BASIC: "true", **({_COLUMNS: kept} if kept else {})}
     return others | {
         _NUM_ROWS: str(row_count),

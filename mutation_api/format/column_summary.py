@@ -21,16 +21,17 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mutation_api.format.hive_type import HiveType, TypeFamily, parse_hive_type
+from mutation_api.format.hash_values import PAIR, seconds_and_nanos, view
+from mutation_api.format.hive_type import TypeFamily, parse_hive_type
 from mutation_api.format.murmur3 import BLOCK, Words, hashes_of_bytes, hashes_of_longs
-from mutation_api.format.timestamps import FIRST_GREGORIAN_DAY, SECONDS_PER_DAY, UNITS_PER_SECOND
+from mutation_api.format.timestamps import FIRST_GREGORIAN_DAY, SECONDS_PER_DAY
 
 _BITS = 10
 _COUNT = 1 << _BITS
@@ -235,7 +236,8 @@ _LEAST = {
 }
 _EXACT_POWER = 22
 """The highest power of ten that a double holds without rounding."""
-_LENGTHS: Final = (TypeFamily.TEXT, TypeFamily.BINARY)
+LENGTHS: Final = (TypeFamily.TEXT, TypeFamily.BINARY)
+"""The families whose lengths are recorded, and not their ranges."""
 
 
 @dataclass
@@ -281,11 +283,11 @@ class ColumnSummary:
         if family is TypeFamily.BOOLEAN:
             self.true_count += values.true_count
             return True
-        if family in _LENGTHS:
+        if family in LENGTHS:
             self._add_lengths(family, values)
             return True
         if family is TypeFamily.TIMESTAMP:
-            values = _seconds(values)
+            values = pa.array(seconds_and_nanos(values)[0])
         return self._add_numbers(family, values)
 
     def _add_lengths(self, family: TypeFamily, values: pa.Array) -> None:
@@ -343,21 +345,13 @@ def _as_number(text: str | None, family: TypeFamily) -> Any:
     return float(text) if family is TypeFamily.FLOAT else int(text)
 
 
-def _seconds(values: pa.Array) -> pa.Array:
-    """Return whole seconds since 1970 (int64), rounded down."""
-    units = values.cast(pa.int64()).to_numpy(zero_copy_only=False)
-    return pa.array(units // UNITS_PER_SECOND[values.type.unit])
-
-
 def _doubles_of_decimals(values: pa.Array) -> NDArray[np.float64]:
     """Return the nearest doubles; a quotient of two numbers without rounding is rounded once.
 
     Arrow's cast multiplies by a rounded power of ten.
     """
-    words = np.frombuffer(values.buffers()[1], np.int64)[2 * values.offset :][: 2 * len(values)].reshape(
-        -1, 2
-    )
-    low, high, scale = words[:, 0], words[:, 1], values.type.scale
+    pairs, scale = view(values, PAIR), values.type.scale
+    low, high = pairs["low"].astype(np.int64), pairs["high"].astype(np.int64)
     is_exact = (np.abs(low) < 1 << 53) & (high == low >> 63) & (scale <= _EXACT_POWER)
     found: NDArray[np.float64] = low / 10.0**scale
     if not is_exact.all():
@@ -421,13 +415,15 @@ class RowSummary:
         return cls(families, columns)
 
 
-def summarised_families(columns: Iterable[tuple[str, str]]) -> dict[str, TypeFamily]:
-    """Return the families of the columns that have statistics; nested ones have none.
+class _Column(Protocol):
+    @property
+    def name(self) -> str: ...
 
-    Args:
-        columns: names and Hive types.
-    """
-    types: dict[str, HiveType] = {name: parse_hive_type(type_name) for name, type_name in columns}
-    return {
-        name: each.facts.family for name, each in types.items() if each.facts.family is not TypeFamily.NESTED
-    }
+    @property
+    def type(self) -> str: ...
+
+
+def summarised_families(columns: Iterable[_Column]) -> dict[str, TypeFamily]:
+    """Return the families of the columns (with Hive types) that have statistics; nested ones have none."""
+    families = {column.name: parse_hive_type(column.type).facts.family for column in columns}
+    return {name: family for name, family in families.items() if family is not TypeFamily.NESTED}

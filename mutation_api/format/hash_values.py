@@ -17,7 +17,7 @@ from mutation_api.format.timestamps import UNITS_PER_SECOND
 
 _LIMB = np.uint64(0xFFFFFFFF)
 _HALF = np.uint64(32)
-_PAIR = np.dtype([("low", "<u8"), ("high", "<u8")])
+PAIR = np.dtype([("low", "<u8"), ("high", "<u8")])
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
@@ -94,7 +94,7 @@ def seconds_and_nanos(array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.in
 
 def normalised_decimals(array: pa.Array) -> Decimals:
     """Split a decimal128 array into parts, without trailing zeros in the fractions (0.00 gets scale 0)."""
-    pairs = view(array, _PAIR)
+    pairs = view(array, PAIR)
     high, low = pairs["high"].copy(), pairs["low"].copy()
     negative = high >> np.uint64(63) != 0
     high[negative], low[negative] = negated(high[negative], low[negative])

@@ -14,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from mutation_api.format.hash_values import texts
+
 BLOCK = 8192
 """The number of values that are hashed together."""
 Words = NDArray[np.uint64]
@@ -44,12 +46,17 @@ def hashes_of_longs(values: NDArray[np.int64]) -> Words:
 
 def hashes_of_bytes(values: pa.Array) -> Words:
     """Return the hashes of strings or binary values (shape (n,)). There must be no nulls."""
-    offsets, data = _parts(values)
     result = np.empty(len(values), np.uint64)
+    if not len(values):
+        return result
+    found = texts(values)
+    begin, end = int(found.starts[0]), int(found.ends[-1])
+    data = np.zeros(end - begin + 8, np.uint8)
+    data[: end - begin] = found.data[begin:end]
     words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))  # the word at each byte
     for first in range(0, len(values), BLOCK):
-        ends = offsets[first : first + BLOCK + 1]
-        starts, lengths = ends[:-1], np.diff(ends)
+        starts = found.starts[first : first + BLOCK] - begin
+        lengths = found.ends[first : first + BLOCK] - begin - starts
         block = result[first : first + BLOCK]
         block[:] = _SEED
         whole = lengths >> 3
@@ -78,20 +85,6 @@ def _hash_words(block: Words, words: Words, places: NDArray[np.int64], has_word:
     word ^= block[kept]
     _step(word, np.empty_like(word))
     block[kept] = word
-
-
-def _parts(values: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.uint8]]:
-    """Return the offsets of n values, shape (n + 1,), and their bytes with at least eight more behind."""
-    is_large = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
-    _, of_offsets, of_data = values.buffers()
-    kind = np.int64 if is_large else np.int32
-    size = np.dtype(kind).itemsize
-    offsets = np.frombuffer(of_offsets, kind, len(values) + 1, values.offset * size).astype(np.int64)
-    first, last = int(offsets[0]), int(offsets[-1])
-    data = np.zeros(last - first + 8, np.uint8)
-    if of_data is not None:
-        data[: last - first] = np.frombuffer(of_data, np.uint8, last - first, first)
-    return offsets - first, data
 
 
 def _mix(words: Words, spare: Words) -> None:

@@ -48,7 +48,7 @@ from metastore_client.errors import MetastoreError
 from metastore_client.model import ColumnStatistics, TableInfo
 from metastore_client.valid_ids import CountRows
 from mutation_api.errors import MutationError, TableNotMutableError
-from mutation_api.format.column_summary import ColumnSummary, RowSummary
+from mutation_api.format.column_summary import LENGTHS, ColumnSummary, RowSummary
 from mutation_api.format.event import ACID_STATS, ACID_VERSION, OPERATION
 from mutation_api.format.hive_type import TypeFamily
 from mutation_api.format.layout import (
@@ -81,7 +81,6 @@ _DOUBLING_FILES = 2
 """The number of base files from which the rows of the other buckets are read more than once."""
 
 _DAY, _MOMENT = date(1970, 1, 1), datetime(1970, 1, 1)
-_WITH_LENGTHS = (TypeFamily.TEXT, TypeFamily.BINARY)
 _WITHOUT_ESTIMATE = (TypeFamily.BOOLEAN, TypeFamily.BINARY)
 
 _log = logging.getLogger(__name__)
@@ -404,7 +403,7 @@ def _statistics_of(table: AcidTable, summary: RowSummary, without: Collection[st
 
 
 def _recorded(name: str, type_name: str, family: TypeFamily, summary: ColumnSummary) -> ColumnStatistics:
-    is_boolean, has_lengths = family is TypeFamily.BOOLEAN, family in _WITH_LENGTHS
+    is_boolean, has_lengths = family is TypeFamily.BOOLEAN, family in LENGTHS
     is_estimated = family not in _WITHOUT_ESTIMATE
     value_count = summary.row_count - summary.null_count
     return ColumnStatistics(

@@ -291,7 +291,7 @@ class TableOutput:
     @property
     def summaries(self) -> dict[str, RowSummary]:
         """The statistics of the new rows by partition ('' if unpartitioned), if all its files have them."""
-        families = summarised_families((column.name, column.type) for column in self.table.columns)
+        families = summarised_families(self.table.columns)
         found: dict[str, RowSummary] = {}
         unknown = set()
         for manifest in self.manifests:
@@ -306,7 +306,7 @@ class TableOutput:
 
     @property
     def changed_partitions(self) -> frozenset[str]:
-        """The names of partitions in which rows are updated or deleted, without those that are replaced."""
+        """The names of partitions in which rows are updated or deleted."""
         return frozenset(m.partition_name for m in self.manifests if m.update_count or m.delete_count)
 
     @property

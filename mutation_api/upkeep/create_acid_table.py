@@ -194,7 +194,8 @@ def _statistics_of_no_rows(metastore: MetastoreClient, columns: Iterable[ColumnI
     if not metastore.capabilities().answers_from_statistics:
         return {}
     counts = dict.fromkeys(("numRows", "numFiles", "rawDataSize", "totalSize"), "0")
-    return with_row_count(with_accurate_columns(counts, [each.name.lower() for each in columns]), 0, None)
+    names = [each.name.lower() for each in columns]
+    return with_row_count(with_accurate_columns(counts, names), 0, names)
 
 
 def columns_of(schema: object, table_name: str) -> tuple[ColumnInfo, ...]:

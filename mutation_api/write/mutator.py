@@ -28,7 +28,6 @@ from numpy.typing import NDArray
 from mutation_api.errors import DeltaWriteError, RecordValueError
 from mutation_api.format.column_summary import RowSummary, summarised_families
 from mutation_api.format.event import Operation, RowIdArrays, bucket_property
-from mutation_api.format.hive_type import TypeFamily
 from mutation_api.format.layout import bucket_file_name
 from mutation_api.orc.write.event_writer import EventFileFacts, OrcEventWriter
 from mutation_api.storage.connect import storage_at
@@ -88,7 +87,7 @@ class Mutator:
         self._next_row_id = 0
         self._files: dict[FileKind, _StagedFile] = {}
         gathers = options.column_statistics and group.table.version.uses_write_ids
-        self._summary = RowSummary(_families(group.table)) if gathers else None
+        self._summary = RowSummary(summarised_families(group.table.columns)) if gathers else None
 
     def write(
         self,
@@ -271,10 +270,6 @@ class FinishedFile:
             tail_crc32=facts.tail_crc32,
             summary=self.summary,
         )
-
-
-def _families(table: AcidTable) -> dict[str, TypeFamily]:
-    return summarised_families((column.name, column.type) for column in table.columns)
 
 
 def _failed(group: MutatorGroup, file: Location, step: str, error: Exception) -> DeltaWriteError:

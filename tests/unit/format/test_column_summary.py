@@ -16,6 +16,7 @@ from mutation_api.format.column_summary import (
     summarised_families,
 )
 from mutation_api.format.murmur3 import BLOCK, hashes_of_bytes, hashes_of_longs
+from mutation_api.table.acid_table import AcidColumn
 
 _MASK = (1 << 64) - 1
 
@@ -103,7 +104,8 @@ def test_other_sketches_are_not_merged(data: bytes) -> None:
 
 def test_a_summary_survives_json_and_merges() -> None:
     """Two halves are as the whole."""
-    families = summarised_families([("n", "int"), ("s", "string"), ("d", "double"), ("a", "array<int>")])
+    types = {"n": "int", "s": "string", "d": "double", "a": "array<int>"}
+    families = summarised_families(AcidColumn(name, kind) for name, kind in types.items())
     rows = pa.table(
         {
             "n": pa.array([1, None, 3, 3], pa.int32()),
