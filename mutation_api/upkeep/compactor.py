@@ -111,7 +111,7 @@ def compact_next(
     settings = CompactionSettings(threads, options or WriterOptions(), None, keep_old)
     with MutatorClientBuilder().metastore(metastore).build() as client:
         found = _taken_and_done(metastore, client, pool, settings)
-    return _or_raised(found)[0] if found else None
+    return _or_raised([*found.values()])[0] if found else None
 
 
 def _taken_and_done(
@@ -120,8 +120,12 @@ def _taken_and_done(
     pool: str | None,
     settings: CompactionSettings,
     count: int = 1,
-) -> list[CompactedDirectory | Exception]:
-    """Take up to so many compactions of one table from the queue, and do them in one transaction."""
+) -> dict[str, CompactedDirectory | Exception]:
+    """Take up to so many compactions of one table from the queue, and do them in one transaction.
+
+    Returns:
+        The results or errors by partition; empty if the queue is.
+    """
     jobs: list[CompactionJob] = []
     with metastore_errors_as_ours("could not take a compaction from the queue"):
         while len(jobs) < count:
@@ -129,7 +133,7 @@ def _taken_and_done(
             if job is None:
                 break
             jobs.append(job)
-    return compact_queued(metastore, client, jobs, settings) if jobs else []
+    return compact_queued(metastore, client, jobs, settings) if jobs else {}
 
 
 def compact_partition(
@@ -289,22 +293,23 @@ def _requested_and_done(
     """Compact partitions in one transaction, under a pool that no other worker serves."""
     database, name = split_full_name(table)
     pool = f"{worker_id()}-{next(_numbers)}"
-    requested = []
+    count = 0
     for partition in partitions:
-        where = f"{table}/{partition}" if partition else table
-        with metastore_errors_as_ours(f"table {where}: cannot request a compaction"):
-            if metastore.compact(database, name, partition or None, kind, pool=pool):
-                requested.append(partition)
-    done = _taken_and_done(metastore, client, pool, settings, len(requested)) if requested else []
-    by_partition = dict(zip(requested, done, strict=False))
-    return [by_partition.get(partition) or _not_given(table, partition) for partition in partitions]
+        with metastore_errors_as_ours(f"table {_place(table, partition)}: cannot request a compaction"):
+            count += metastore.compact(database, name, partition or None, kind, pool=pool)
+    done = _taken_and_done(metastore, client, pool, settings, count) if count else {}
+    return [
+        done.get(partition)
+        or CompactionError(
+            f"table {_place(table, partition)}: a compaction is queued or running already. Wait for it: "
+            "hive-mutate show compactions"
+        )
+        for partition in partitions
+    ]
 
 
-def _not_given(table: str, partition: str) -> CompactionError:
-    where = f"{table}/{partition}" if partition else table
-    return CompactionError(
-        f"table {where}: a compaction is queued or running already. Wait for it: hive-mutate show compactions"
-    )
+def _place(table: str, partition: str) -> str:
+    return f"{table}/{partition}" if partition else table
 
 
 def _or_raised(found: Sequence[CompactedDirectory | Exception]) -> list[CompactedDirectory]:

@@ -12,11 +12,12 @@ Source: Hive's Worker and AcidCompactionService (4.0 to 4.2).
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError
@@ -58,7 +59,7 @@ def compact_queued(
     client: MutatorClient,
     jobs: Sequence[CompactionJob],
     settings: CompactionSettings,
-) -> list[CompactedDirectory | Exception]:
+) -> dict[str, CompactedDirectory | Exception]:
     """Do compactions of partitions of one table, of one kind, in one transaction.
 
     Args:
@@ -68,7 +69,8 @@ def compact_queued(
         settings: how to compact each partition.
 
     Returns:
-        The results, or the errors of those that failed beside others that did not, in the order of the jobs.
+        The results by partition ('' if unpartitioned), or the errors of those that failed beside others that
+        did not.
 
     Raises:
         CommitOutcomeUnknownError: If the answer to the commit was lost and nobody knows its outcome.
@@ -86,7 +88,7 @@ def compact_queued(
         if part.error is not None:
             _report_failure(metastore, part.job, part.error)
     kept_for = _holds_on(metastore, parts[0].name) if any(part.files is not None for part in parts) else ""
-    return [part.error or part.result(kept_for) for part in parts]
+    return {part.partition: part.error or part.result(kept_for) for part in parts}
 
 
 def _report_failure(metastore: MetastoreClient, job: CompactionJob, error: BaseException) -> None:
@@ -105,9 +107,10 @@ def _done(metastore: MetastoreClient, client: MutatorClient, parts: list[_Part])
         )
     snapshot = client.open_compaction(name, job.type, [part.partition for part in parts])
     try:
-        for step in (_Part.publish, _Part.end):
-            for part in parts:
-                part.try_to(step, snapshot)
+        for part in parts:
+            part.try_to(functools.partial(part.publish, snapshot))
+        for part in parts:
+            part.try_to(part.end)
         _check_committable(parts)
         snapshot.commit()
     except CommitOutcomeUnknownError:
@@ -139,7 +142,6 @@ class _Part:
     metastore: MetastoreClient
     job: CompactionJob
     settings: CompactionSettings
-    started: float = field(default_factory=time.monotonic)
     work: PartitionCompaction | None = None
     files: Sequence[CompactedFile] | None = None
     kept: KeptFiles | None = None
@@ -156,13 +158,13 @@ class _Part:
         """The full name of the table."""
         return f"{self.job.database}.{self.job.table}"
 
-    def try_to(self, step: _Step, snapshot: Snapshot) -> None:
+    def try_to(self, step: Callable[[], None]) -> None:
         """Take a step. An error ends this compaction and removes its files."""
         if self.error is not None:
             return
         began = time.monotonic()
         try:
-            step(self, snapshot)
+            step()
         except Exception as error:
             self.error = error
             self.remove()
@@ -189,9 +191,8 @@ class _Part:
         )
         self.files = self.work.publish() if self.work.is_needed else None
 
-    def end(self, snapshot: Snapshot) -> None:
+    def end(self) -> None:
         """Check that nobody else compacted the partition, and report the end to the queue."""
-        del snapshot
         assert self.work is not None
         if self.files is None:
             # As Hive's worker does: without new files, the cleaner still removes those of aborted ids.
@@ -274,9 +275,6 @@ class _Part:
                     f"table {self.name}: the server no longer expects compaction {self.job.id} from this "
                     f"process: it is {each.state}{worker}. No row was changed, and the new files are removed"
                 )
-
-
-_Step = Callable[[_Part, Snapshot], None]
 
 
 def _holds_on(metastore: MetastoreClient, table: str) -> str:
