@@ -100,7 +100,7 @@ def _many(partitions: int, repeat: int) -> int:
                 Contestant(
                     name,
                     functools.partial(stage.by_us_all, at_once),
-                    ("driver", METASTORE),
+                    SMALL_KINDS,
                     stage.folder,
                     add,
                 )
@@ -112,11 +112,6 @@ def _many(partitions: int, repeat: int) -> int:
         )
         case["is_right"] = case["is_right"] and stage.is_right()
     return finish([case], None, title="Small compactions", packages=("pyarrow",))
-
-
-def _hive(folder: Path) -> Hive42:
-    """A Hive that compacts as a long-lived server does."""
-    return Hive42(folder / "hive", is_measured=True)
 
 
 def _memory(case: dict[str, Any]) -> str:
@@ -171,7 +166,10 @@ class Stage:
     @contextlib.contextmanager
     def opened(cls, rows: int, deltas: int, kind: str, buckets: int = BUCKETS) -> Iterator[Stage]:
         """Start Hive and fill the table."""
-        with tempfile.TemporaryDirectory(prefix="bench-") as name, _hive(Path(name)) as judge:
+        with (
+            tempfile.TemporaryDirectory(prefix="bench-") as name,
+            Hive42(Path(name) / "hive", is_measured=True) as judge,
+        ):
             judge.sql(f"create database {DATABASE}")
             with connect(judge.uri) as hive:
                 hive.create_table(

@@ -54,7 +54,10 @@ def run(arguments: argparse.Namespace) -> int:
     rows = arguments.rows or (QUICK_ROWS if is_quick else ROWS_DEFAULT)
     people = arguments.people or (QUICK_PEOPLE if is_quick else PEOPLE_DEFAULT)
     days = arguments.days or (QUICK_DAYS if is_quick else DAYS_DEFAULT)
-    with tempfile.TemporaryDirectory(prefix="bench-") as name, _hive(Path(name)) as judge:
+    with (
+        tempfile.TemporaryDirectory(prefix="bench-") as name,
+        Hive41(Path(name) / "hive", is_measured=True) as judge,
+    ):
         judge.sql("create database people")
         tables = [f"people.t{number}" for number in range(TABLES)]
         for number, table in enumerate(tables):
@@ -67,11 +70,6 @@ def run(arguments: argparse.Namespace) -> int:
     case = _case(report, rows, people, days)
     case["is_right"] = report.is_erased and counted == TABLES * rows - deleted
     return finish([case], RESULTS if arguments.save else None, title="Erasure", packages=("pyarrow",))
-
-
-def _hive(folder: Path) -> Hive41:
-    """A Hive that compacts as a long-lived server does."""
-    return Hive41(folder / "hive", is_measured=True)
 
 
 def _fill(uri: str, table: str, rows: int, days: int, seed: int) -> None:

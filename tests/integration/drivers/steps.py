@@ -6,11 +6,16 @@ import functools
 import importlib
 import os
 import signal
+import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).parents[3]
+START_SECONDS, DRIVER_SECONDS = 120, 60
+"""How long drivers may take: all together to start, and each beside that."""
 STORAGE_STEPS = (
     "create_directory",
     "publish",
@@ -94,6 +99,21 @@ class SteppedMetastore:
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._client, name)
         return self._steps.wrap(name, found) if callable(found) else found
+
+
+def run_program(program: str, uri: str, action: str, drivers: Mapping[str, int]) -> str:
+    """Run a program of this package, which drives each table up to its step. Return what it prints."""
+    words = [action, *(f"{table}={step}" for table, step in drivers.items())]
+    ended = subprocess.run(
+        [sys.executable, "-m", f"{__package__}.{program}", uri, *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=START_SECONDS + len(drivers) * DRIVER_SECONDS,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
 
 
 def run_forked(drivers: Sequence[str], drive: Callable[[str, int], None]) -> int:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -27,13 +25,11 @@ from tests.fixtures.fix_clock import FakeClock
 from tests.fixtures.fix_hive_elsewhere import ELSEWHERE
 from tests.fixtures.fix_metastore import acid_table_info
 from tests.integration.drivers.dying_driver import STEPS, insert
+from tests.integration.drivers.steps import run_program
 from tests.integration.storages.remote_table import hidden, text_for_judge
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("leaves_nothing")]
 
-ROOT = Path(__file__).parents[3]
-START_SECONDS, DRIVER_SECONDS = 120, 60
-"""How long drivers may take: all together to start, and each beside that."""
 OLD_ROWS = [[0, "old row", "old"]]
 SOME_STEPS = ("close", "publish", "commit_txn")
 ALL_ROWS = [[0, "old row", "old"], [1, "new row", "old"], [2, "new row", "new"]]
@@ -60,17 +56,7 @@ def _rows(hive: HiveJudge, full_name: str) -> list[list[object]]:
 
 def _drive(hive: HiveJudge, writer: str, drivers: dict[str, int]) -> str:
     """Run a driver for each table up to its step; what they print."""
-    words = [f"{table}={step}" for table, step in drivers.items()]
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.integration.drivers.dying_driver", hive.uri, writer, *words],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=START_SECONDS + len(drivers) * DRIVER_SECONDS,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    return ended.stdout
+    return run_program("dying_driver", hive.uri, writer, drivers)
 
 
 def _create_beside_each_other(

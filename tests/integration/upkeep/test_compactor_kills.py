@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -32,14 +29,12 @@ from tests.integration.drivers.dying_compactor import (
     RESTORE,
     TOGETHER,
 )
+from tests.integration.drivers.steps import run_program
 from tests.integration.upkeep.compacted_shop import rows_of
 from tests.integration.upkeep.soundness import check_sound
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.timeout(3600)]
 
-ROOT = Path(__file__).parents[3]
-START_SECONDS, COMPACTOR_SECONDS = 120, 60
-"""How long compactors may take: all together to start, and each beside that."""
 BUCKETS = "clustered by (id) into 2 buckets"
 IDS = range(1, 8)
 DAYS = "partitioned by (day string)"
@@ -92,17 +87,7 @@ class Killed:
 
     def let_act(self, action: str, compactors: dict[str, int]) -> list[str]:
         """Run a compactor for each table up to its step. Return the steps that are printed."""
-        words = [action, *(f"{table}={step}" for table, step in compactors.items())]
-        ended = subprocess.run(
-            [sys.executable, "-m", "tests.integration.drivers.dying_compactor", self.judge.uri, *words],
-            cwd=ROOT,
-            capture_output=True,
-            text=True,
-            timeout=START_SECONDS + len(compactors) * COMPACTOR_SECONDS,
-            check=False,
-        )
-        assert ended.returncode == 0, ended.stderr
-        return ended.stdout.split()
+        return run_program("dying_compactor", self.judge.uri, action, compactors).split()
 
     def finish(self, full_name: str) -> None:
         """Compact in a process that lives, and let the cleaner come."""
