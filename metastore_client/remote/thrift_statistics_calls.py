@@ -146,7 +146,8 @@ class StatisticsCalls(TableCalls):
                 engine=ENGINE,
                 **writer,
             )
-            self._call("set_aggr_stats_for", request, repeat=True)
+            # Added twice, the counts of NULL would be too high.
+            self._call("set_aggr_stats_for", request, repeat=replaces)
 
     def delete_column_statistics(
         self, database: str, table: str, partition_names: Sequence[str] | None, column: str

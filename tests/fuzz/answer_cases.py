@@ -18,6 +18,7 @@ from metastore_client.client import MetastoreClient
 from metastore_client.errors import MetastoreError, UnsupportedByServerError
 from metastore_client.model import (
     ColumnInfo,
+    ColumnStatistics,
     CompactionEnd,
     CompactionInfo,
     CompactionJob,
@@ -69,6 +70,14 @@ CALLS: Mapping[str, Callable[[MetastoreClient], object]] = {
         "d", "t", ["ds=a"], lambda found: dict.fromkeys(found, 1), write_id=WRITE_ID, valid_write_ids=_IDS
     ),
     "get_column_statistics": lambda c: c.get_column_statistics("d", "t", ["ds=a"], ["id"]),
+    "merge_column_statistics": lambda c: c.merge_column_statistics(
+        "d",
+        "t",
+        {"ds=a": [ColumnStatistics("id", "int", 0, 1, 2, distinct_count=2)]},
+        replaces=True,
+        write_id=WRITE_ID,
+        valid_write_ids=_IDS,
+    ),
     "delete_column_statistics": lambda c: c.delete_column_statistics("d", "t", ["ds=a"], "id"),
     "open_txn": lambda c: c.open_txn("u", "h", "a"),
     "get_open_txns": lambda c: ValidTxnList.from_open_txns(c.get_open_txns(), TXN),
@@ -133,7 +142,11 @@ _FRONT: Mapping[str, Act] = {
 def _call(random: random.Random) -> None:
     """One call of the client: nothing but errors of the client may come out."""
     name = random.choice(sorted(CALLS))
-    _damaged(random, f"call {name}", lambda client, _: CALLS[name](client), MetastoreError)
+    _damaged(random, f"call {name}", _act(name), MetastoreError)
+
+
+def _act(name: str) -> Act:
+    return lambda client, _: CALLS[name](client)
 
 
 def _front(random: random.Random) -> None:
@@ -174,6 +187,11 @@ def _damaged(
             threading.excepthook = hook
         for fault in faults:
             raise AssertionError(f"{name}: in a thread: {fault!r}") from fault
+
+
+def call_count(name: str, release: str) -> int:
+    """Return how many answers of a sound server a call of the client reads."""
+    return _count(f"call {name}", release, True, _act(name))
 
 
 @functools.cache

@@ -97,6 +97,9 @@ class SoundServer:
     def _get_partitions_by_names(self, database: str, table: str, names: list[str]) -> Any:
         return [self._partition([name.partition("=")[2]]) for name in names]
 
+    def _get_partition_by_name(self, database: str, table: str, name: str) -> Any:
+        return self._partition([name.partition("=")[2]])
+
     def _add_partitions_req(self, request: Any) -> Any:
         return ttypes.AddPartitionsResult([self._partition(each.values) for each in request.parts])
 
@@ -112,6 +115,8 @@ class SoundServer:
             "get_all_tables": lambda: ["t"],
             "get_table_req": lambda: ttypes.GetTableResult(table=self._table()),
             "drop_partition_by_name": lambda: True,
+            "set_aggr_stats_for": lambda: True,
+            "delete_partition_column_statistics": lambda: True,
             "alter_table_req": ttypes.AlterTableResponse,
             "alter_partitions_req": ttypes.AlterPartitionsResponse,
             "get_partition_names": lambda: ["ds=a"] if self._is_partitioned else [],
@@ -197,7 +202,7 @@ class _Line:
 
 _OF_REQUEST = (
     *("get_config_value", "heartbeat_txn_range", "get_valid_write_ids"),
-    *("get_partitions_by_names", "add_partitions_req"),
+    *("get_partitions_by_names", "get_partition_by_name", "add_partitions_req"),
 )
 
 

@@ -9,10 +9,11 @@ import pytest
 
 from metastore_client.client import MetastoreClient
 from metastore_client.compaction_queue import CompactionQueue
-from tests.fuzz import children
+from tests.fuzz import answer_cases, children
 from tests.fuzz.answer_cases import CALLS
 from tests.fuzz.children import failures
 from tests.fuzz.kinds import KINDS, kind_of
+from tests.fuzz.sound_server import RELEASES
 
 pytestmark = pytest.mark.slow
 
@@ -74,6 +75,14 @@ def test_errors_of_ours_are_no_faults(monkeypatch: pytest.MonkeyPatch, error: st
 def test_every_call_of_the_client_is_tried() -> None:
     """A call that is added to the protocol is added here."""
     protocols = (MetastoreClient, CompactionQueue)
-    members = [member for protocol in protocols for member in vars(protocol).items()]
-    known = {name for name, each in members if name[0] != "_" and callable(each)}
+    names = [(protocol, name) for protocol in protocols for name in dir(protocol)]
+    known = {name for protocol, name in names if name[0] != "_" and callable(getattr(protocol, name))}
     assert {*CALLS, "close", "together", "compaction_job"} == known
+
+
+def test_a_sound_server_is_called_and_refuses_nothing() -> None:
+    """A call that none of the drawn cases tries is answered, too."""
+    counts = {
+        (name, release): answer_cases.call_count(name, release) for name in CALLS for release in RELEASES
+    }
+    assert {name for name, _ in counts} - {name for (name, _), count in counts.items() if count} == set()
