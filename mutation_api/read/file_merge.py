@@ -196,6 +196,7 @@ class _Source:
                 )
             if stripe.is_last:
                 self.known_through = _HIGHEST
+                self._stripes = iter(())  # a generator that has not ended keeps its last stripe in memory
             elif stripe.complete_through is not None:
                 self.known_through = stripe.complete_through
 
