@@ -53,6 +53,7 @@ from mutation_api.upkeep.compacted_files import (
 from mutation_api.upkeep.compaction_terms import CompactionSettings
 from mutation_api.upkeep.compaction_view import files_read, splits_by_bucket
 from mutation_api.upkeep.rebalance import RebalancedRows, check_rebalanced, parse_sort_by, write_rebalanced
+from mutation_api.write.batch_sorter import give_back
 
 _log = logging.getLogger(__name__)
 
@@ -340,9 +341,11 @@ class PartitionCompaction:
 
         def write(plan: FilePlan) -> CompactedFile:
             self.view.check()
-            return write_compacted(
+            written = write_compacted(
                 self.view.table, plan, self.view.valid_ids, self._hidden, self.settings.options
             )
+            give_back()  # otherwise the process keeps the peak of every file
+            return written
 
         return side_by_side(write, self._plans(), self.settings.threads)
 
@@ -389,6 +392,7 @@ class PartitionCompaction:
             found = tuple(each for each in now if each.location == file.target)
             split = SnapshotSplit(self.partition, self._location, file.plan.bucket_id, found)
             check_compacted(table, file, [split] if found else [], valid)
+            give_back()
 
         side_by_side(check, files, self.settings.threads)
         if self.kind is CompactionType.MINOR and table.version.has_row_ids:
