@@ -1,9 +1,9 @@
 """The journal of an erasure: one row of the watermark table for each of its tables.
 
-A row holds what cannot be found out again after the deletion: when the erasure began, the salt of the hashes,
-and what was found where. The rows are written before anything is deleted, and again in the transaction of the
-deletion. A run that was killed is found by its tables and by a salted hash of its keys, so nobody has to name
-it; the journal holds no key.
+A row holds what cannot be found out again later: when the erasure began, the salt of the hashes, and what was
+found where. The rows are written before anything is deleted, in the transaction of the deletion, and after
+the first search. A run that was killed is found by its tables and by a salted hash of its keys, so nobody has
+to name it; the journal holds no key.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import json
 import secrets
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -39,12 +39,13 @@ class Step:
 class TableState:
     """One table: the key column, a salted hash of all its keys, and what was done.
 
-    ``before`` is what was found before the deletion, ``rewritten`` are the partitions that were compacted.
+    ``before`` is what the first search found, empty before it. ``rewritten`` are the partitions that were
+    compacted.
     """
 
     column: str
     digest: str
-    before: Mapping[str, Any]
+    before: Mapping[str, Any] = field(default_factory=dict)
     rows_deleted: int = 0
     rewritten: tuple[str, ...] = ()
     statistics_removed: int = 0
@@ -68,16 +69,19 @@ class ErasureState:
         cls,
         keys: Mapping[str, ErasedKeys],
         columns: Mapping[str, str],
-        before: Mapping[str, Mapping[str, Any]],
         now: datetime,
     ) -> ErasureState:
-        """Return the state of a new erasure. All arguments are by table."""
+        """Return the state of a new erasure. Keys and columns are by table."""
         salt = secrets.token_bytes(16)
         tables = {
-            name: TableState(column, keys[name].digest(salt), before[name])
-            for name, column in sorted(columns.items())
+            name: TableState(column, keys[name].digest(salt)) for name, column in sorted(columns.items())
         }
         return cls(uuid.uuid4().hex[:12], Step.BEGUN, salt, now, None, None, tables)
+
+    @property
+    def is_searched(self) -> bool:
+        """True if it has what the first search found."""
+        return all(table.before for table in self.tables.values())
 
     def is_of(self, columns: Mapping[str, str], keys: Mapping[str, ErasedKeys]) -> bool:
         """Return True if it erases these keys from these columns, by table."""

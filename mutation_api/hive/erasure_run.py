@@ -120,7 +120,8 @@ class ErasureRun:
     def dry(self) -> ErasureReport:
         """Search and count, and change nothing."""
         searches = self._search()
-        state = self._begun(searches)
+        begun = ErasureState.begun(self._keys, self._columns, self.began_at)
+        state = _with_findings(begun, searches)
         with self.hive.transaction(*self.tables) as tx:
             for name, deleted in self._deleted(tx, state, dry_run=True).items():
                 state = state.with_table(name, rows_deleted=deleted)
@@ -132,31 +133,37 @@ class ErasureRun:
         ensure_watermark_table(self.metastore, self.journal)
         with self.hive.snapshot(self.journal) as view:
             state = find_state(view.table(self.journal), self._columns, self._keys)
-        searches = self._search()
         if state is not None and state.step == Step.ERASED:
-            if all(search.is_free for search in searches.values()):
+            searches = self._search()
+            if _are_free(searches):
                 self.progress(f"erasure {state.name} is done already, and was checked again")
                 return self._ended(state, searches)
             state = None  # the keys were written again since
         if state is None:
-            state = self._begun(searches)
+            state = ErasureState.begun(self._keys, self._columns, self.began_at)
             self._keep(state)
             self.progress(f"erasure {state.name} begins")
         else:
             self.progress(
                 f"erasure {state.name} goes on, begun at {state.began_at.isoformat(timespec='seconds')}"
             )
-        while True:
-            state = self._delete(state)
+        state = self._delete(state)  # before the search, which takes longer
+        searches = self._search()
+        if not state.is_searched:
+            state = _with_findings(state, searches)
+            self._keep(state)
+        while not _are_free(searches):
             state = self._compact(state, searches)
             self._sweep(searches)
             self._wait(searches)
             searches = self._search()
-            if all(search.is_free for search in searches.values()):
-                return self._ended(state, searches)
+            if _are_free(searches):
+                break
             is_late = self.clock.now() >= self.deadline
             if is_late or self.failures or self._is_hopeless(searches):
                 return self._report("unfinished", state, searches, self._obstacles(searches))
+            state = self._delete(state)
+        return self._ended(state, searches)
 
     def _ended(self, state: ErasureState, searches: dict[str, TableSearch]) -> ErasureReport:
         """Remove keys from the metastore, and note that nothing is left."""
@@ -187,10 +194,6 @@ class ErasureRun:
     @property
     def _keys(self) -> dict[str, ErasedKeys]:
         return {name: table.keys for name, table in self.tables.items()}
-
-    def _begun(self, searches: Mapping[str, TableSearch]) -> ErasureState:
-        before = {name: found_before(search) for name, search in searches.items()}
-        return ErasureState.begun(self._keys, self._columns, before, self.began_at)
 
     def _keep(self, state: ErasureState) -> None:
         def write(tx: HiveTransaction) -> None:
@@ -405,3 +408,13 @@ class ErasureRun:
     def _not_looked_at(self, searches: Mapping[str, TableSearch]) -> tuple[Mapping[str, str], ...]:
         with metastore_errors_as_ours("could not find out what was not searched"):
             return not_looked_at(self.metastore, list(searches.values()))
+
+
+def _are_free(searches: Mapping[str, TableSearch]) -> bool:
+    return all(search.is_free for search in searches.values())
+
+
+def _with_findings(state: ErasureState, searches: Mapping[str, TableSearch]) -> ErasureState:
+    for name, search in searches.items():
+        state = state.with_table(name, before=found_before(search))
+    return state

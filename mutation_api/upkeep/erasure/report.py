@@ -43,10 +43,10 @@ def hashed(text: str, salt: bytes) -> str:
 class ErasedTable:
     """One table.
 
-    ``rows_deleted`` are the rows that readers saw, ``before`` the findings before anything was changed, as a
-    JSON object. ``rewritten`` are the partitions that were compacted. ``statistics_removed`` is the number of
-    recorded column statistics in the metastore that had a key and were removed. ``search`` is the last
-    search.
+    ``rows_deleted`` are the rows that readers saw. ``before`` is what the first search found, as a JSON
+    object: after the deletion, before any file was rewritten. ``rewritten`` are the partitions that were
+    compacted. ``statistics_removed`` is the number of recorded column statistics in the metastore that had a
+    key and were removed. ``search`` is the last search.
     """
 
     column: str
