@@ -71,6 +71,8 @@ class History:
 
     is_partitioned: bool
     num_buckets: int
+    share_compacted_here = 0.5
+    """The share of compactions that the library does, where it can."""
 
     def __init__(self, hive: HiveJudge, database: str, seed: int, metastore: MetastoreClient) -> None:
         self.hive: Any = hive
@@ -305,20 +307,20 @@ class History:
             self.hive.cleaner()
 
     def compacts_itself(self, location: Location, kind: CompactionType) -> bool:
-        """Whether our own compactor does it, which half of the compactions are.
+        """Whether our own compactor does it.
 
-        Before Hive 4 only major ones, beside a queue without this table.
+        Not if the initiator has requested a compaction. Before Hive 4 only major ones, after Hive's cleaner.
         """
-        if self.random.random() < 0.5:
+        if self.random.random() >= self.share_compacted_here:
             return False
-        if self.metastore.capabilities().has_compaction_workers:
-            return True
-        active = [
-            each
+        states = {
+            each.state
             for each in self.metastore.show_compactions()
             if (each.database, each.table) == (self.database, self.table)
-            and each.state in ("initiated", "working", "ready for cleaning")
-        ]
+        }
+        if self.metastore.capabilities().has_compaction_workers:
+            return not states & {"initiated", "working"}
+        active = states & {"initiated", "working", "ready for cleaning"}
         return kind is CompactionType.MAJOR and not active and storage_at(location).has_directories
 
     def compact_here(self, name: str, kind: CompactionType) -> None:
