@@ -28,6 +28,7 @@ from mutation_api.cdc.batch_actions import (
 from mutation_api.cdc.watermark import Watermarks, watermark_now
 from mutation_api.errors import ConfigurationError, MutationError
 from mutation_api.format.plain_array import repeated
+from mutation_api.orc.write.encoders import give_back
 from mutation_api.read.table_view import open_table
 from mutation_api.spark.jvm import running_batch
 from mutation_api.transaction.attempts import Attempts
@@ -44,7 +45,6 @@ from mutation_api.transaction.transaction import Transaction
 from mutation_api.upkeep.compactor import compact_partition
 from mutation_api.upkeep.delta_sizes import DeltaSizes, delta_sizes
 from mutation_api.upkeep.watermark_table import ensure_watermark_table, watermark_table_beside
-from mutation_api.write.batch_sorter import give_back
 
 _log = logging.getLogger(__name__)
 

@@ -38,6 +38,7 @@ from mutation_api.errors import MutationError
 from mutation_api.format.event import PARTITION_FIELD, ROW_ID_COLUMN
 from mutation_api.format.hive_type import parse_hive_type, spark_type
 from mutation_api.orc.read.column_reader import ReadOptions
+from mutation_api.orc.write.encoders import give_back
 from mutation_api.read.key_groups import KeyGroups
 from mutation_api.read.partition_plan import SnapshotSplit
 from mutation_api.read.read_ahead import read_in_turn
@@ -49,7 +50,7 @@ from mutation_api.storage.hadoop_settings import HadoopSettings
 from mutation_api.table.acid_table import AcidColumn, AcidTable, AcidTableSerializer, WriterOptions
 from mutation_api.transaction.manifest import DeltaManifest
 from mutation_api.write.address import ChangeAddresser, with_names_once
-from mutation_api.write.batch_sorter import BatchSorter, give_back
+from mutation_api.write.batch_sorter import BatchSorter
 from mutation_api.write.coordinator import MutatorCoordinator
 from mutation_api.write.writing_order import (
     ADDRESSED_ROWS_MAX,

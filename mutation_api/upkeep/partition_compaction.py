@@ -35,6 +35,7 @@ from mutation_api.format.layout import (
     parse_directory_name,
 )
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
+from mutation_api.orc.write.encoders import give_back
 from mutation_api.read.partition_plan import SnapshotSplit, splits_of
 from mutation_api.read.table_view import TableView
 from mutation_api.storage.connect import storage_at
@@ -53,7 +54,6 @@ from mutation_api.upkeep.compacted_files import (
 from mutation_api.upkeep.compaction_terms import CompactionSettings
 from mutation_api.upkeep.compaction_view import files_read, splits_by_bucket
 from mutation_api.upkeep.rebalance import RebalancedRows, check_rebalanced, parse_sort_by, write_rebalanced
-from mutation_api.write.batch_sorter import give_back
 
 _log = logging.getLogger(__name__)
 

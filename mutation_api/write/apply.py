@@ -24,13 +24,14 @@ from mutation_api.errors import (
     TransactionStateError,
 )
 from mutation_api.format.event import DELETE
+from mutation_api.orc.write.encoders import give_back
 from mutation_api.read.table_scan import TableScan
 from mutation_api.read.table_view import PlannedFiles, TableView
 from mutation_api.table.acid_table import SORT_MEMORY_BYTES_MAX, AcidTable, WriterOptions
 from mutation_api.transaction.manifest import DeltaManifest
 from mutation_api.write.address import with_names_once
 from mutation_api.write.arrow_input import BATCH_PART, changes_reader, looked_ahead, sized
-from mutation_api.write.batch_sorter import BatchSorter, give_back
+from mutation_api.write.batch_sorter import BatchSorter
 from mutation_api.write.change_set import SMALL_ROWS, ChangeSet, MemoryShare
 from mutation_api.write.coordinator import MutatorCoordinator
 from mutation_api.write.forecast import ApplySummary

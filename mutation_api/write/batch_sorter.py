@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import bisect
 import contextlib
-import ctypes
-import functools
 import itertools
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -21,26 +19,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from mutation_api.errors import DeltaWriteError
-
-
-def give_back() -> None:
-    """Make Arrow's allocator and the C library return their free memory to the system.
-
-    Otherwise each keeps the peak memory of a file or a task, in pieces into which later requests may not fit.
-    A process then grows from file to file, and a long-lived Python process of Spark from task to task.
-    """
-    pa.default_memory_pool().release_unused()
-    _trim()(0)
-
-
-@functools.cache
-def _trim() -> Callable[[int], object]:
-    """Return glibc's ``malloc_trim``, or a no-op function where it is missing (macOS, Windows)."""
-    with contextlib.suppress(AttributeError, OSError, TypeError):
-        trim: Callable[[int], object] = ctypes.CDLL(None).malloc_trim
-        return trim
-    return lambda _: None
-
+from mutation_api.orc.write.encoders import give_back
 
 KeyParts: TypeAlias = Sequence[NDArray[np.int64]]
 """The key of n rows: arrays of shape (n,), the most significant first."""

@@ -28,11 +28,11 @@ from mutation_api.errors import (
     RecordValueError,
 )
 from mutation_api.format.event import ROW_ID_COLUMN, Mask, Operation, RecordIdentifier, RowIdArrays, RowIds
+from mutation_api.orc.write.encoders import give_back
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.tree import Background, side_by_side
 from mutation_api.table.acid_table import AcidTable, WriterOptions
 from mutation_api.transaction.manifest import DeltaManifest
-from mutation_api.write.batch_sorter import give_back
 from mutation_api.write.change_rules import Changes, check_operations, check_row_ids
 from mutation_api.write.constraint_checks import ConstraintChecks
 from mutation_api.write.mutator import FinishedFile, Mutator, MutatorGroup

@@ -10,7 +10,11 @@ The destination that both write to holds back the end of the file until it is ex
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
+import functools
 import itertools
+from collections.abc import Callable
 from typing import Any, Protocol
 
 import numpy as np
@@ -382,3 +386,22 @@ def _may_repeat(texts: pa.StringArray) -> bool:
     count: int = len(texts) - texts.null_count
     distinct: int = pc.count_distinct(texts).as_py()
     return distinct < _ALL_DIFFERENT * count
+
+
+def give_back() -> None:
+    """Make Arrow's allocator and the C library return their free memory to the system.
+
+    Otherwise each keeps the peak memory of a file or a task, in pieces into which later requests may not fit.
+    A process then grows from file to file, and a long-lived Python process of Spark from task to task.
+    """
+    pa.default_memory_pool().release_unused()
+    _trim()(0)
+
+
+@functools.cache
+def _trim() -> Callable[[int], object]:
+    """Return glibc's ``malloc_trim``, or a no-op function where it is missing (macOS, Windows)."""
+    with contextlib.suppress(AttributeError, OSError, TypeError):
+        trim: Callable[[int], object] = ctypes.CDLL(None).malloc_trim
+        return trim
+    return lambda _: None

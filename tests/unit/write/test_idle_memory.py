@@ -11,14 +11,15 @@ from pathlib import Path
 
 import pytest
 
+from mutation_api.orc.write import encoders
 from mutation_api.table.acid_table import WriterOptions
-from mutation_api.write import batch_sorter, group_writer
+from mutation_api.write import group_writer
 from mutation_api.write.coordinator import MutatorCoordinator
 from tests.unit.write.tables import acid_table, ids_of_bucket
 
 FRAGMENTED = """
 import numpy as np
-from mutation_api.write.batch_sorter import give_back
+from mutation_api.orc.write.encoders import give_back
 
 def resident_bytes():
     with open("/proc/self/statm") as file:
@@ -36,9 +37,9 @@ print(freed - resident_bytes())
 @pytest.fixture(autouse=True)
 def forgotten() -> Iterator[None]:
     """The function of the C library is looked up again."""
-    batch_sorter._trim.cache_clear()
+    encoders._trim.cache_clear()
     yield
-    batch_sorter._trim.cache_clear()
+    encoders._trim.cache_clear()
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no malloc_trim")
@@ -56,7 +57,7 @@ def test_other_c_libraries_are_left_alone(error: type[Exception], monkeypatch: p
         raise error
 
     monkeypatch.setattr(ctypes, "CDLL", refused)
-    batch_sorter.give_back()
+    encoders.give_back()
 
 
 def test_files_are_counted_by_their_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
