@@ -41,7 +41,7 @@ BELOW: dict[str, tuple[str, ...]] = {
         "format",
         "storage",
         "table",
-        "orc.read",
+        "orc",
         "read",
         "transaction.manifest",
         "write",
