@@ -1,11 +1,13 @@
 """Erasure of people from five tables of Hive 4.1: until they are invisible, and until no file has them.
 
-    python -m benchmarks erase                    # 1,000 people; five tables of 2,000,000 rows, 60 days
-    python -m benchmarks erase --quick            # 20 people; five tables of 50,000 rows
+    python -m benchmarks erase                    # 1,000 people; five tables of 10,000,000 rows
+    python -m benchmarks erase --rows 2000000 --days 60
+    python -m benchmarks erase --quick            # 20 people; five tables of 50,000 rows, 20 days
 
 Customers buy on few days, so the rows of a person are in few partitions. The server's cleaner runs every two
-seconds here, as it does by default. Nothing is compared: no other program does this. Afterwards Hive counts
-the rows, and the report must say that the people are erased.
+seconds here, as it does by default. Nothing is compared: no other program does this. A small erasure comes
+first, since a server that was just started has not compiled its code. Afterwards Hive counts the rows, and
+the report must say that the people are erased.
 """
 
 from __future__ import annotations
@@ -31,10 +33,12 @@ from mutation_api.upkeep import ErasureReport
 HELP = "erasing people: the time until they are invisible, and until no file has them"
 
 TABLES = 5
-ROWS_DEFAULT, PEOPLE_DEFAULT, DAYS_DEFAULT = 2_000_000, 1_000, 60
+WARM_UP_TABLE = "people.small"
+ROWS_DEFAULT, PEOPLE_DEFAULT, DAYS_DEFAULT = 10_000_000, 1_000, 1
 QUICK_ROWS, QUICK_PEOPLE, QUICK_DAYS = 50_000, 20, 20
 ROWS_PER_PERSON, DAYS_PER_PERSON = 20, 3
-BUCKETS, LOADS = 4, 4
+BUCKETS, LOADS = 8, 4
+INVISIBLE_AIM_SECONDS = 3.0
 CLEANER_SECONDS = 2.0
 RESULTS = Path(__file__).parent / "results" / "erase.json"
 
@@ -63,7 +67,9 @@ def run(arguments: argparse.Namespace) -> int:
         for number, table in enumerate(tables):
             _fill(judge.uri, table, rows, days, seed=number)
         chosen = np.random.default_rng(99).choice(rows // ROWS_PER_PERSON, people, replace=False)
+        _fill(judge.uri, WARM_UP_TABLE, QUICK_ROWS, 1, seed=TABLES)
         with open_client(judge.uri) as metastore, _cleaning(judge):
+            erase(metastore, [1], {WARM_UP_TABLE: "customer"})
             report = erase(metastore, pa.array(np.sort(chosen)), dict.fromkeys(tables, "customer"))
         deleted = sum(table.rows_deleted for table in report.tables)
         counted = sum(int(str(judge.sql(f"select count(*) from {table}")[0][0])) for table in tables)
@@ -122,7 +128,7 @@ def _case(report: ErasureReport, rows: int, people: int, days: int) -> dict[str,
     return {
         "case": f"{people:,} people, {TABLES} tables of {rows:,} rows, {days} partitions, {BUCKETS} buckets",
         "text": (
-            f"Invisible after {invisible:.1f} s, gone from all files after {gone:.1f} s "
+            f"Invisible after {invisible:.1f} s (aim {INVISIBLE_AIM_SECONDS:.0f} s), gone from all files after {gone:.1f} s "
             f"({searched / 2**20:,.0f} MiB searched first). Rewritten: {rewritten} of {partitions} "
             f"partitions ({100 * rewritten / partitions:.0f} %); {len(found)} of {buckets} buckets "
             f"({100 * len(found) / buckets:.0f} %) had a key."

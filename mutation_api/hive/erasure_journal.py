@@ -1,9 +1,9 @@
 """The journal of an erasure: one row of the watermark table for each of its tables.
 
 A row holds what cannot be found out again later: when the erasure began, the salt of the hashes, and what was
-found where. The rows are written before anything is deleted, in the transaction of the deletion, and after
-the first search. A run that was killed is found by its tables and by a salted hash of its keys, so nobody has
-to name it; the journal holds no key.
+found where. The rows are written in the transaction of the deletion, and again after the first search. A run
+that was killed is found by its tables and by a salted hash of its keys, so nobody has to name it; the journal
+holds no key.
 """
 
 from __future__ import annotations

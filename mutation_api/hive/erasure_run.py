@@ -141,7 +141,6 @@ class ErasureRun:
             state = None  # the keys were written again since
         if state is None:
             state = ErasureState.begun(self._keys, self._columns, self.began_at)
-            self._keep(state)
             self.progress(f"erasure {state.name} begins")
         else:
             self.progress(
