@@ -216,7 +216,9 @@ class ErasureRun:
             write_state(tx.table(self.journal), found, tx.txn_id, now)
             return found
 
-        return self.hive.run(delete, *self.tables, self.journal, attempts=_ATTEMPTS)
+        found = self.hive.run(delete, *self.tables, self.journal, attempts=_ATTEMPTS)
+        self.progress("the deletion is committed: new readers do not see the rows")
+        return found
 
     def _deleted(self, tx: HiveTransaction, state: ErasureState, *, dry_run: bool) -> dict[str, int]:
         """Delete the rows of each table, and return their numbers."""

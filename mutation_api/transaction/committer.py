@@ -182,9 +182,12 @@ class Committer:
         for output in written:
             self._register(output)
         took_long = any(created for _, created in ensured)
-        for output, (_, created), table in zip(written, ensured, described, strict=True):
-            self._counted.append(output)
-            record_row_counts(self._metastore, output, created, None if took_long else table)
+        self._counted += written
+        counts = (
+            functools.partial(record_row_counts, self._metastore, o, created, None if took_long else table)
+            for o, (_, created), table in zip(written, ensured, described, strict=True)
+        )
+        self._metastore.together(*counts)
         return ensured
 
     def remove_published(self) -> None:

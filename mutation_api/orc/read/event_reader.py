@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,9 +41,12 @@ from mutation_api.orc.read.event_file import (
 )
 from mutation_api.orc.read.file_columns import FileColumns, NumberedRows, Wanted, names_in_file
 from mutation_api.orc.read.orc_input import OrcInput
+from mutation_api.storage.connect import reading_threads
 from mutation_api.storage.protocol import Storage
 
 _KEY_FIELDS = EVENT_FIELDS[:-1]
+_MANY_ROWS = 50_000
+"""From so many rows on, decoding all event fields of a stripe takes longer than reading it in two steps."""
 _EXPECTED = event_schema(pa.struct([]))
 _KEY_TYPES = [_EXPECTED.field(name).type for name in _KEY_FIELDS]
 
@@ -98,7 +101,10 @@ def _events(
         return
     drops_rows = _drops_rows(file, version)
     previous: EventKeys | None = None
-    for keys, stripe in _read_acid(source, file, wanted, version, drops_rows=drops_rows):
+    is_local = reading_threads(storage) == 1
+    for keys, stripe in _read_acid(
+        source, file, wanted, version, drops_rows=drops_rows, has_cheap_requests=is_local
+    ):
         check_order(keys, previous, file)
         if version.splits_updates:
             check_operations(keys, file, version)
@@ -162,15 +168,26 @@ def _stripe_events(chunk: EventChunk, keys: EventKeys, row_count: int, *, is_las
 
 
 def _read_acid(
-    source: OrcInput, file: EventFile, wanted: Wanted, version: AcidVersion, *, drops_rows: bool
+    source: OrcInput,
+    file: EventFile,
+    wanted: Wanted,
+    version: AcidVersion,
+    *,
+    drops_rows: bool,
+    has_cheap_requests: bool,
 ) -> Iterator[tuple[EventKeys, _Stripe | _NumberedStripe]]:
-    """Yield the stripes that may hold requested rows, with the keys of all events or of the outer ones."""
+    """Yield the stripes that may hold requested rows, with the keys of all events or of the outer ones.
+
+    If requests are cheap, rows that have been chosen by their values get their ROW__IDs by their positions in
+    a stripe, if its rows are numbered without a gap.
+    """
     stored = event_fields(source, version)
     in_file = names_in_file([f.name for f in source.schema.field(ROW).type], wanted)
     columns = FileColumns(source, file, wanted, in_file, stored[ROW])
     canonical = {name: field for field, name in stored.items()}
     names, early = [stored[name] for name in _KEY_FIELDS], columns.early_names
-    is_read_first = drops_rows and wanted.only is not None and wanted.only.is_read_first and bool(early)
+    chooses = drops_rows and wanted.only is not None and bool(early)
+    is_read_first = chooses and wanted.only is not None and wanted.only.is_read_first
     sought = columns.sought_rows() if drops_rows else None
     if sought is not None:
         without = sought.stripes_without_ids()
@@ -181,18 +198,25 @@ def _read_acid(
             continue
         numbered = None if sought is None else sought.numbered(index)
         if numbered is not None:
-            yield numbered.ends, _NumberedStripe(columns, index, numbered)
+            yield numbered.ends, _NumberedStripe(columns, index, numbered, {})
             continue
         groups = columns.groups_with_keys(index) if drops_rows else None
         if groups is not None and not len(groups):
             continue
+        is_worth_it = chooses and has_cheap_requests and source.stripe_rows(index) >= _MANY_ROWS
+        events = columns.event_ranges if is_worth_it else None
+        is_numbered = events is not None and events.is_numbered(index)
         stripe = None
-        if is_read_first:
+        if is_read_first or is_numbered:
             stripe = _Stripe(columns, index, source.read_stripe(index, early, groups), groups)
             if not len(stripe.chosen):
                 continue
+            numbered = events.rows_at(index, stripe.chosen) if events and is_numbered else None
+            if numbered is not None:
+                yield numbered.ends, _NumberedStripe(columns, index, numbered, stripe.chosen_early())
+                continue
             groups = stripe.choose_key_groups()
-        batch = source.read_stripe(index, names if is_read_first else [*names, *early], groups)
+        batch = source.read_stripe(index, [*names, *early] if stripe is None else names, groups)
         if batch.num_rows:
             fields = batch.rename_columns([canonical[name] for name in batch.schema.names])
             yield _event_keys(fields, file), stripe or _Stripe(columns, index, batch, groups, groups)
@@ -288,32 +312,40 @@ class _Stripe:
             return EventChunk(keys, early)
         elif self._key_groups is not None:
             of_keys = self._groups.places(self._key_groups, positions)
-        given = {c.name: early[c.name] for c in wanted.columns if c.name in early}
         rows = self._groups.row_count
         late = LateColumns(functools.partial(self.columns.read_late, self.index, positions, rows))
         if drops_rows:
             chosen = EventChunk(keys, {}).take(of_keys).keys
-            return EventChunk(chosen, take_rows(given, self._chosen_early), late, np.arange(len(positions)))
+            return EventChunk(chosen, self.chosen_early(), late, np.arange(len(positions)))
         late_rows = np.full(len(keys), -1, np.int64)
         late_rows[positions] = np.arange(len(positions))
-        return EventChunk(keys, given, late, late_rows)
+        return EventChunk(keys, self._requested_early, late, late_rows)
+
+    def chosen_early(self) -> dict[str, pa.Array]:
+        """Return the requested early columns of the chosen rows."""
+        return take_rows(self._requested_early, self._chosen_early)
+
+    @property
+    def _requested_early(self) -> dict[str, pa.Array]:
+        return {c.name: self._early[c.name] for c in self.columns.wanted.columns if c.name in self._early}
 
 
 @dataclass(frozen=True)
 class _NumberedStripe:
-    """One stripe of which the positions of the requested rows are known from their ROW__IDs."""
+    """One stripe whose rows are numbered by their positions. ``early`` are columns that have been read."""
 
     columns: FileColumns
     index: int
     rows: NumberedRows
+    early: Mapping[str, pa.Array]
 
     def events(self, ends: EventKeys, *, drops_rows: bool, is_last: bool) -> StripeEvents:
         """Return the requested events; ``ends`` are the keys of the stripe's first and last event."""
-        assert drops_rows, "rows are requested by ROW__ID only if others may be left out"
+        assert drops_rows, "the other rows are left out"
         rows, first, last = self.rows, ends.key(0), ends.key(len(ends) - 1)
         late = LateColumns(functools.partial(self.columns.read_late, self.index, rows.positions, rows.count))
         return StripeEvents(
-            chunk=EventChunk(rows.keys, {}, late, np.arange(len(rows.keys))),
+            chunk=EventChunk(rows.keys, dict(self.early), late, np.arange(len(rows.keys))),
             row_count=rows.count,
             first=first,
             complete_through=last._replace(row_id=last.row_id - 1) if rows.count > 1 else None,

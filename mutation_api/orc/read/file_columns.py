@@ -154,24 +154,78 @@ class NumberedRows:
 
 
 @dataclass(frozen=True)
-class SoughtRows:
-    """Where some ROW__IDs may be in a file, by the ranges that its writer recorded.
+class EventRanges:
+    """The ranges of the event fields that a file's writer recorded.
 
     Attributes:
         source: the file.
         file: its kind and place.
-        sought: the ROW__IDs, sorted.
-        ranges: for each stripe, the known ranges of the event fields, by lower-case name.
+        stripes: for each stripe, the known ranges, by lower-case name.
     """
 
     source: OrcInput
     file: EventFile
+    stripes: Sequence[Mapping[str, Range]]
+
+    def rows_at(self, index: int, positions: NDArray[np.int64]) -> NumberedRows | None:
+        """Return the rows at these positions of a stripe, without reading all event fields.
+
+        Only their row ids are read, which proves that the rows are where they are expected.
+
+        Returns:
+            None if the stripe was not written by one statement, or its numbers have gaps.
+        """
+        if not self.is_numbered(index):
+            return None
+        ranges, count = self.of(index), self.source.stripe_rows(index)
+        low, high = ({name: ranges[name][end] for name in _EVENT_NAMES} for end in (0, 1))
+        first, last = low[ROW_ID], high[ROW_ID]
+        (name,) = (name for name in self.source.schema.names if name.lower() == ROW_ID)
+        stored = self.source.read_rows(index, [name], positions, count).column(0)
+        row_ids = positions + first
+        if stored.null_count or not np.array_equal(stored.to_numpy(), row_ids):
+            return None
+
+        def keys(ids: NDArray[np.int64]) -> EventKeys:
+            event = (low[ORIGINAL_TRANSACTION], low[BUCKET], low[CURRENT_TRANSACTION], self.file.precedence)
+            return EventKeys.inserted(ids, *event)
+
+        return NumberedRows(count, keys(np.array([first, last])), positions, keys(row_ids))
+
+    def is_numbered(self, index: int) -> bool:
+        """Return True if one statement inserted all rows of a stripe, and numbered them without a gap."""
+        ranges = self.of(index)
+        if any(name not in ranges for name in _EVENT_NAMES):
+            return False
+        constants = [ranges[name] for name in _EVENT_NAMES if name != ROW_ID]
+        first, last = ranges[ROW_ID]
+        return (
+            all(low == high for low, high in constants)
+            and ranges[OPERATION][0] == Operation.INSERT
+            and last - first + 1 == self.source.stripe_rows(index)
+        )
+
+    def of(self, index: int) -> Mapping[str, Range]:
+        """Return the ranges of a stripe."""
+        return self.stripes[index] if index < len(self.stripes) else {}
+
+
+@dataclass(frozen=True)
+class SoughtRows:
+    """Where some ROW__IDs may be in a file, by the ranges that its writer recorded.
+
+    Attributes:
+        events: the ranges.
+        sought: the ROW__IDs, sorted.
+    """
+
+    events: EventRanges
     sought: EventKeys
-    ranges: Sequence[Mapping[str, Range]]
 
     def stripes_without_ids(self) -> frozenset[int]:
         """Return the stripes that cannot hold any of the ROW__IDs."""
-        return frozenset(i for i, ranges in enumerate(self.ranges) if not self._may_be_in(ranges).any())
+        stripes = enumerate(self.events.stripes)
+        return frozenset(i for i, ranges in stripes if not self._may_be_in(ranges).any())
 
     def _may_be_in(self, ranges: Mapping[str, Range]) -> NDArray[np.bool_]:
         found = np.ones(len(self.sought), np.bool_)
@@ -182,33 +236,12 @@ class SoughtRows:
         return found
 
     def numbered(self, index: int) -> NumberedRows | None:
-        """Return the rows in a stripe, without reading all its keys.
-
-        Only its row ids are read, which proves that the rows are where they are expected.
-
-        Returns:
-            None if the stripe was not written by one statement, or its numbers have gaps.
-        """
-        ranges, count = self.ranges[index] if index < len(self.ranges) else {}, self.source.stripe_rows(index)
-        constants = [name for name in _EVENT_NAMES if name != ROW_ID]
-        low, high = ({name: ranges.get(name, (None, None))[end] for name in _EVENT_NAMES} for end in (0, 1))
-        if None in low.values() or any(low[name] != high[name] for name in constants):
+        """Return the rows in a stripe, see :meth:`EventRanges.rows_at`."""
+        if not self.events.is_numbered(index):
             return None
-        first, last = low[ROW_ID], high[ROW_ID]
-        if low[OPERATION] != Operation.INSERT or last is None or last - first + 1 != count:
-            return None
-        is_here = self._may_be_in(ranges) & (self.sought.bucket == low[BUCKET])
-        row_ids = self.sought.row_id[is_here]
-        (name,) = (name for name in self.source.schema.names if name.lower() == ROW_ID)
-        stored = self.source.read_rows(index, [name], row_ids - first, count).column(0)
-        if stored.null_count or not np.array_equal(stored.to_numpy(), row_ids):
-            return None
-
-        def keys(ids: NDArray[np.int64]) -> EventKeys:
-            event = (low[ORIGINAL_TRANSACTION], low[BUCKET], low[CURRENT_TRANSACTION], self.file.precedence)
-            return EventKeys.inserted(ids, *event)
-
-        return NumberedRows(count, keys(np.array([first, last])), row_ids - first, keys(row_ids))
+        ranges = self.events.of(index)
+        is_here = self._may_be_in(ranges) & (self.sought.bucket == ranges[BUCKET][0])
+        return self.events.rows_at(index, self.sought.row_id[is_here] - ranges[ROW_ID][0])
 
 
 @dataclass(frozen=True)
@@ -326,14 +359,19 @@ class FileColumns:
 
     def sought_rows(self) -> SoughtRows | None:
         """Return where the sought ROW__IDs may be. None if none are sought, or the file is small or plain."""
-        sought = self.wanted.sought
-        if sought is None or self.struct is None or 0 < self.file.byte_count <= _SMALL_BYTES:
+        sought, ranges = self.wanted.sought, self.event_ranges
+        return None if sought is None or ranges is None else SoughtRows(ranges, sought)
+
+    @functools.cached_property
+    def event_ranges(self) -> EventRanges | None:
+        """The recorded ranges of the event fields. None for a file that is small or plain."""
+        if self.struct is None or 0 < self.file.byte_count <= _SMALL_BYTES:
             return None
         stored = {name.lower(): name for name in self.source.schema.names}
         types = {stored[name]: parse_hive_type("bigint") for name in _EVENT_NAMES if name in stored}
         ranges = self.source.stripe_ranges(types)
         by_name = [{name.lower(): ends for name, ends in each.items()} for each in ranges]
-        return SoughtRows(self.source, self.file, sought, by_name)
+        return EventRanges(self.source, self.file, by_name)
 
     def _names(self, columns: Sequence[AcidColumn]) -> list[str]:
         prefix = "" if self.struct is None else f"{self.struct}."
