@@ -364,7 +364,7 @@ class FileColumns:
 
     @functools.cached_property
     def event_ranges(self) -> EventRanges | None:
-        """The recorded ranges of the event fields. None for a file that is small or plain."""
+        """The recorded ranges of the event fields. If None, the file is small or plain."""
         if self.struct is None or 0 < self.file.byte_count <= _SMALL_BYTES:
             return None
         stored = {name.lower(): name for name in self.source.schema.names}
