@@ -138,7 +138,8 @@ def _case(report: ErasureReport, invisible: float, rows: int, people: int, days:
         "text": (
             f"Invisible after {invisible:.1f} s (aim {INVISIBLE_AIM_SECONDS:.0f} s), gone from all files "
             f"after {gone:.1f} s ({searched / 2**20:,.0f} MiB searched first). Rewritten: {rewritten} of "
-            f"{partitions} partitions ({100 * rewritten / partitions:.0f} %); {len(found)} of {buckets} buckets "
+            f"{partitions} partitions ({100 * rewritten / partitions:.0f} %); "
+            f"{len(found)} of {buckets} buckets "
             f"({100 * len(found) / buckets:.0f} %) had a key."
         ),
         "invisible_seconds": round(invisible, 2),
