@@ -35,7 +35,7 @@ from mutation_api.format.layout import (
     parse_directory_name,
 )
 from mutation_api.orc.read.event_file import EventFile, EventFileKind
-from mutation_api.orc.write.encoders import give_back
+from mutation_api.orc.write.encoders import BYTES_PER_GIVING_BACK, give_back
 from mutation_api.read.partition_plan import SnapshotSplit, splits_of
 from mutation_api.read.table_view import TableView
 from mutation_api.storage.connect import storage_at
@@ -344,10 +344,16 @@ class PartitionCompaction:
             written = write_compacted(
                 self.view.table, plan, self.view.valid_ids, self._hidden, self.settings.options
             )
-            give_back()  # otherwise the process keeps the peak of every file
+            self._give_back(written)
             return written
 
         return side_by_side(write, self._plans(), self.settings.threads)
+
+    @staticmethod
+    def _give_back(file: CompactedFile) -> None:
+        """Otherwise the process keeps the peak of every large file."""
+        if file.byte_count >= BYTES_PER_GIVING_BACK:
+            give_back()
 
     def _name(self, files: list[CompactedFile]) -> None:
         """Let the new directories appear, each with all its files in one step if the storage can rename.
@@ -392,7 +398,7 @@ class PartitionCompaction:
             found = tuple(each for each in now if each.location == file.target)
             split = SnapshotSplit(self.partition, self._location, file.plan.bucket_id, found)
             check_compacted(table, file, [split] if found else [], valid)
-            give_back()
+            self._give_back(file)
 
         side_by_side(check, files, self.settings.threads)
         if self.kind is CompactionType.MINOR and table.version.has_row_ids:

@@ -28,7 +28,7 @@ from mutation_api.errors import (
     RecordValueError,
 )
 from mutation_api.format.event import ROW_ID_COLUMN, Mask, Operation, RecordIdentifier, RowIdArrays, RowIds
-from mutation_api.orc.write.encoders import give_back
+from mutation_api.orc.write.encoders import BYTES_PER_GIVING_BACK, give_back
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.tree import Background, side_by_side
 from mutation_api.table.acid_table import AcidTable, WriterOptions
@@ -141,13 +141,6 @@ class SequenceValidator:
             f"{self._group}: ROW__ID {tuple(found)} comes after {tuple(before)}; updates and deletes of a "
             "group must ascend by (original_txn, bucket, row_id): sort them"
         )
-
-
-BYTES_PER_GIVING_BACK = 4 * 1024 * 1024
-"""The number of bytes written between two calls of :func:`give_back`.
-
-A call takes 1 to 4 ms, 1 % of the writing time.
-"""
 
 
 class GroupWriter:
