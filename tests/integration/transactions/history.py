@@ -20,7 +20,7 @@ from mutation_api.read.partition_plan import plan_splits
 from mutation_api.read.snapshot_reader import read_split
 from mutation_api.storage.connect import storage_at
 from mutation_api.storage.location import Location
-from mutation_api.table.acid_table import AcidTable
+from mutation_api.table.acid_table import AcidTable, WriterOptions
 from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.upkeep.compactor import compact_partition
@@ -83,6 +83,7 @@ class History:
         self.full_name = f"{database}.{self.table}"
         self.model = Model()
         self.next_id = 1
+        self.options = WriterOptions(column_statistics=seed % 2 == 1)
         self.log: list[str] = [f"Hive {hive.line}, seed {seed}: {self.choose_shape()}"]
 
     # -- what a line says ----------------------------------------------------------------------------------
@@ -207,7 +208,7 @@ class History:
             transaction.add_manifests(self.full_name, coordinator.writer_id, coordinator.close())
 
     def coordinator(self, table: AcidTable) -> MutatorCoordinator:
-        return MutatorCoordinator(table)
+        return MutatorCoordinator(table, options=self.options)
 
     def write_changes(
         self, coordinator: MutatorCoordinator, table: AcidTable, model: Model, names: list[str]

@@ -2,7 +2,8 @@
 
 After every step a plain model, our snapshot reader and Hive's row reader must agree, ROW__IDs included; after
 every second one Hive's vectorised reader too. Tables are bucketed by either hash, or not at all; partitioned
-or not. A failing history prints its seed and its steps; ``--history-seed N`` runs it alone (with ``--long``
+or not. Half of the histories record column statistics, which must not differ from the rows at the end. A
+failing history prints its seed and its steps; ``--history-seed N`` runs it alone (with ``--long``
 for the seeds of the long run).
 """
 
@@ -151,7 +152,7 @@ class HistoryWithWriteIds(History):
 
     def coordinator(self, table: AcidTable) -> MutatorCoordinator:
         self.insert_bucket_id = 0 if self.shape.has_one_writer else self.random.randrange(4)
-        return MutatorCoordinator(table, insert_bucket_id=self.insert_bucket_id)
+        return MutatorCoordinator(table, options=self.options, insert_bucket_id=self.insert_bucket_id)
 
     def insert_side_by_side(self) -> None:
         """Two transactions that only insert are open at once; one of them may end in an abort.
