@@ -31,6 +31,7 @@ TABLES = (
     "merges by key, compared with SQL's MERGE",
     "minor and major compaction of written files",
     "`count(*)`, min and max right after a commit",
+    "column statistics with the commit",
     "point lookups by bucket key",
     "rows from before the table was transactional, LOAD DATA",
     "data of Hive 2 not yet compacted",

@@ -147,6 +147,7 @@ def check_equal(ours: dict[str, ColumnStatistics], theirs: dict[str, ColumnStati
         assert (mine.distinct_count or 0) == pytest.approx(each.distinct_count or 0, rel=0.02), name
 
 
+@pytest.mark.feature("column statistics with the commit")
 @pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)
 @pytest.mark.parametrize("count", [100, pytest.param(20_000, marks=pytest.mark.long)])
 def test_a_first_load_is_as_after_analyze(gathered: Gathered, count: int) -> None:
@@ -218,6 +219,7 @@ def test_values_without_an_order_have_no_statistics(gathered: Gathered) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.feature("column statistics with the commit", says="of new partitions")
 @pytest.mark.parametrize("hive_line", ["3.1"], indirect=True)
 def test_a_new_partition_of_hive_31(gathered: Gathered) -> None:
     """Only a new partition gets them, as this release does not say which are accurate."""
