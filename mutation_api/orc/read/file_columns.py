@@ -35,6 +35,8 @@ from mutation_api.table.bucket_resolver import Placement
 
 _SMALL_BYTES = 64 * 1024
 """Reading a file up to this size is faster than determining which parts need not be read."""
+_FEW_GROUPS = 4
+"""Decoding the key columns of fewer row groups is faster than parsing the ranges of the groups."""
 _NAMELESS_COLUMN = re.compile(r"_col([0-9]+)")
 
 
@@ -310,7 +312,7 @@ class FileColumns:
             None if all groups are to be read, as it is not faster to read these alone.
         """
         only, groups = self.wanted.only, self.source.row_groups(index)
-        if only is None or groups.count < 2 or not any(self._key_ranges[index : index + 1]):
+        if only is None or groups.count < _FEW_GROUPS or not any(self._key_ranges[index : index + 1]):
             return None
         ranges = self._by_column(self.source.group_ranges(index, self._key_types))
         if not ranges:
