@@ -67,6 +67,19 @@ def texts(array: pa.Array) -> Texts:
     return Texts(data, offsets[:-1], offsets[1:])
 
 
+def words_of(found: Texts) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+    """Return the eight bytes at each byte of n strings as little-endian numbers, without copying them.
+
+    Returns:
+        The numbers, and the positions in them at which the strings start (shape (n,)). Behind the last string
+        are zeros.
+    """
+    begin, end = (int(found.starts[0]), int(found.ends[-1])) if len(found.starts) else (0, 0)
+    data = np.zeros(end - begin + 8, np.uint8)
+    data[: end - begin] = found.data[begin:end]
+    return np.ndarray((len(data) - 7,), "<u8", data.data, strides=(1,)), found.starts - begin
+
+
 def texts_without_blanks(found: Texts) -> Texts:
     """Return the strings without trailing 0x20. Other white space stays, as in Hive's char."""
     ends = found.ends.copy()

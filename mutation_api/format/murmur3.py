@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from mutation_api.format.hash_values import texts
+from mutation_api.format.hash_values import texts, words_of
 
 BLOCK = 8192
 """The number of values that are hashed together."""
@@ -47,16 +47,11 @@ def hashes_of_longs(values: NDArray[np.int64]) -> Words:
 def hashes_of_bytes(values: pa.Array) -> Words:
     """Return the hashes of strings or binary values (shape (n,)). There must be no nulls."""
     result = np.empty(len(values), np.uint64)
-    if not len(values):
-        return result
     found = texts(values)
-    begin, end = int(found.starts[0]), int(found.ends[-1])
-    data = np.zeros(end - begin + 8, np.uint8)
-    data[: end - begin] = found.data[begin:end]
-    words = np.ndarray((len(data) - 7,), "<u8", data, strides=(1,))  # the word at each byte
+    words, all_starts = words_of(found)
+    all_lengths = found.ends - found.starts
     for first in range(0, len(values), BLOCK):
-        starts = found.starts[first : first + BLOCK] - begin
-        lengths = found.ends[first : first + BLOCK] - begin - starts
+        starts, lengths = all_starts[first : first + BLOCK], all_lengths[first : first + BLOCK]
         block = result[first : first + BLOCK]
         block[:] = _SEED
         whole = lengths >> 3

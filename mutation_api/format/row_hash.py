@@ -14,6 +14,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from mutation_api.format.hash_values import texts, words_of
 from mutation_api.format.plain_array import map_parts, rebased_list, struct_fields
 
 _Hashes = NDArray[np.uint64]
@@ -121,19 +122,13 @@ def _of_decimals(array: pa.Array) -> _Hashes:
 
 def _of_bytes(array: pa.Array) -> _Hashes:
     """Return the hashes of strings from their words of eight bytes. The last word is filled with zeros."""
-    if not len(array):
-        return np.zeros(0, np.uint64)
-    _, offset_buffer, data = array.buffers()
-    offsets = np.frombuffer(offset_buffer, np.int64, len(array) + 1, 8 * array.offset)
-    first, lengths = offsets[:-1], np.diff(offsets)
-    padded = np.zeros(int(offsets[-1] - offsets[0]) + _WORD, np.uint8)
-    if data is not None:
-        padded[:-_WORD] = np.frombuffer(data, np.uint8)[offsets[0] : offsets[-1]]
+    found = texts(array)
+    all_words, first = words_of(found)
+    lengths = found.ends - found.starts
     counts = -(-lengths // _WORD)
     ends = np.concatenate([[0], np.cumsum(counts)])
     places = np.arange(ends[-1], dtype=np.int64) - np.repeat(ends[:-1], counts)
-    starts = np.repeat(first - offsets[0], counts) + _WORD * places
-    words = np.ndarray((len(padded) - _WORD + 1,), "<u8", padded.data, strides=(1,))[starts]
+    words = all_words[np.repeat(first, counts) + _WORD * places]
     unused = np.maximum(_WORD * (places + 1) - np.repeat(lengths, counts), 0).astype(np.uint64)
     words = words & (np.uint64(0xFFFFFFFFFFFFFFFF) >> (unused * np.uint64(8)))
     return _of_parts(_mixed(words ^ _mixed(places.astype(np.uint64))), ends) ^ lengths.astype(np.uint64)
