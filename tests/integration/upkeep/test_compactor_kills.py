@@ -9,6 +9,7 @@ import pytest
 
 from judges.hive.judge import HiveJudge
 from metastore_client.client import MetastoreClient
+from metastore_client.model import LockState, LockType
 from metastore_client.remote.thrift_client import open_client
 from mutation_api import Hive, connect
 from mutation_api.storage.connect import storage_at
@@ -39,6 +40,8 @@ BUCKETS = "clustered by (id) into 2 buckets"
 IDS = range(1, 8)
 DAYS = "partitioned by (day string)"
 QUEUED = {MAJOR: BUCKETS, MINOR: BUCKETS, REBALANCE: "", KEEP: "", RESTORE: BUCKETS, TOGETHER: DAYS}
+LOCKING = {PAST_QUEUE, KEEP_PAST_QUEUE, RESTORE}
+"""The actions that take an exclusive lock."""
 PAST = {PAST_QUEUE: BUCKETS, KEEP_PAST_QUEUE: BUCKETS, RESTORE: BUCKETS}
 
 
@@ -101,6 +104,11 @@ class Killed:
         """The names of the table's partitions."""
         return self.metastore.get_partition_names(*full_name.split(".")) or [""]
 
+    def is_locked(self, full_name: str) -> bool:
+        """Whether a dead process holds an exclusive lock on the table or a part of it."""
+        locks = self.metastore.show_locks(*full_name.split("."))
+        return any(each.type is LockType.EXCLUSIVE and each.state is LockState.ACQUIRED for each in locks)
+
     def location(self, full_name: str, partition: str) -> Location:
         """The directory of a partition."""
         root = Location.parse(self.metastore.get_table(*full_name.split(".")).location)
@@ -128,8 +136,9 @@ def killed(hive_line: HiveJudge, line_database: str) -> Iterator[Killed]:
 def check_killed_at_every_step(killed: Killed, action: str, layout: str) -> int:
     """Kill a process for each step of the action, each on a table of its own. Return their number.
 
-    The rows stay the same, with their ROW__IDs unless the action was a rebalance: at once, after the server
-    has timed out the transactions, and after the next compaction, which leaves one base.
+    The rows stay the same, with their ROW__IDs unless the action was a rebalance: at once if no exclusive
+    lock is held, after the server has timed out the transactions, and after the next compaction, which leaves
+    one base.
     """
     complete = killed.create("complete", action, layout)
     before = killed.rows(complete)
@@ -141,7 +150,10 @@ def check_killed_at_every_step(killed: Killed, action: str, layout: str) -> int:
     tables = {killed.create(f"k{n}", action, layout): n for n in range(1, len(steps) + 1)}
     killed.let_act(action, tables)
     for table, number in tables.items():
-        assert killed.rows(table) in (before, after), steps[number - 1]
+        if killed.is_locked(table):  # then Hive's readers wait until the server has timed the transaction out
+            assert action in LOCKING, steps[number - 1]
+        else:
+            assert killed.rows(table) in (before, after), steps[number - 1]
     killed.judge.time_out_transactions(0)
     killed.judge.initiator()
     for table, number in tables.items():
