@@ -97,6 +97,7 @@ def test_batches_from_several_threads_have_numbers():
     assert found == sorted(found)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("order", ["random", "sorted", "reversed", "equal"])
 def test_large_inputs_are_merged_from_many_runs(order, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """More runs than are merged at once, whatever order they come in; no file stays."""

@@ -99,6 +99,7 @@ def columns(draw: st.DrawFn) -> tuple[HiveType, list[object]]:
     return hive_type, draw(st.lists(st.none() | scalar_values(hive_type), max_size=12))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("version", [1, 2])
 @given(columns(), st.integers(0, 4))
 def test_layout_of_the_array_does_not_matter(

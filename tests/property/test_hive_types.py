@@ -195,6 +195,7 @@ def test_a_bad_element_is_named_by_its_outer_row(rows: list[list[int | None] | N
         convert_to_column(array, target, column="c")
 
 
+@pytest.mark.thorough
 @given(acid_tables())
 def test_a_table_survives_its_text(table: AcidTable) -> None:
     """Decode is the inverse of encode, and the text is safe as a configuration value."""

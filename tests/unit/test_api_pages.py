@@ -44,6 +44,7 @@ def test_every_name_of_a_page_exists(page: ApiPage) -> None:
         assert shown.mark or not MADE.search(summary), shown.name
 
 
+@pytest.mark.thorough(1)
 @PAGE
 def test_aliases_in_signatures_are_on_a_page(page: ApiPage) -> None:
     """A reader who sees ``Condition`` finds out what it is."""

@@ -29,6 +29,7 @@ def pages() -> Mapping[str, str]:
     return dict(command_pages())
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
 def test_a_page_has_every_option(words: Sequence[str], capsys: pytest.CaptureFixture[str]) -> None:
     """In the section of its command, with as many words as ``--help`` has."""

@@ -46,6 +46,7 @@ def airflow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "airflow.sdk", sdk)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("airflow")
 def test_the_recipes_run_and_print_what_the_page_shows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -43,6 +43,7 @@ def _inner_imports(source: str) -> list[str]:
     return [m for m in ours if m not in DOORS]
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("path", SHOWN, ids=lambda path: str(path.relative_to(ROOT)))
 def test_examples_and_benchmarks_use_the_front_doors(path: Path) -> None:
     """A user who copies a line finds every name in one package."""

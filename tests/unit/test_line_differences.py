@@ -55,6 +55,7 @@ def findings(tree: ast.AST) -> Iterator[str]:
                 yield f"line {node.lineno}: chooses by {ast.unparse(key)}"
 
 
+@pytest.mark.thorough
 def test_modules_ask_instead_of_comparing() -> None:
     """No module but those two compares versions, names a member of AcidVersion, or chooses by a line."""
     others = SOURCES.keys() - WHO_KNOWS

@@ -46,6 +46,7 @@ def test_an_error_exists_and_is_public(name: str) -> None:
     assert issubclass(found, HiveError)
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(("name", "words"), ENTRIES, ids=[": ".join(each) for each in ENTRIES])
 def test_a_message_has_the_words_of_its_heading(name: str, words: str) -> None:
     """If a message is reworded, its heading changes with it."""

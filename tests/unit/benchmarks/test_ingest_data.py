@@ -27,6 +27,7 @@ def records(logs: OperationLogs, number: int) -> list[list[str]]:
     return [line.split("\x01") for line in lines]
 
 
+@pytest.mark.thorough
 def test_operations_follow_one_another(logs: OperationLogs) -> None:
     """A delete of what is there, an insert of what is not; numbers grow from round to round."""
     there = set(OLD_KEYS)
@@ -42,6 +43,7 @@ def test_operations_follow_one_another(logs: OperationLogs) -> None:
     assert places[-1][0] == logs.rounds * logs.operations
 
 
+@pytest.mark.thorough
 def test_reduced_log_is_the_last_operation_that_matters(logs: OperationLogs) -> None:
     for number in range(logs.rounds):
         last = {int(record[4]): record for record in records(logs, number)}
@@ -58,6 +60,7 @@ def test_reduced_log_is_the_last_operation_that_matters(logs: OperationLogs) -> 
         assert {row["op"] for row in found} == {"U", "D"}
 
 
+@pytest.mark.thorough
 def test_rounds_have_keys_of_their_own(logs: OperationLogs) -> None:
     first, second = ({record[4] for record in records(logs, number)} for number in range(2))
     assert not first & second

@@ -69,6 +69,7 @@ def test_a_child_that_has_ended_counts() -> None:
     )  # of 0.3; the system counts in hundredths
 
 
+@pytest.mark.thorough
 def test_a_child_whose_parent_died_first_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No process awaits it; it counts up to when it was last seen."""
     is_done, is_seen, sample = threading.Event(), threading.Event(), OrphanWatch._sample
@@ -97,6 +98,7 @@ def test_a_child_whose_parent_died_first_counts(tmp_path: Path, monkeypatch: pyt
     assert found.cpu_seconds["python"] >= 0.45
 
 
+@pytest.mark.thorough
 def test_a_child_whose_end_is_ignored_counts(tmp_path: Path) -> None:
     """What it used before does not hide what others use after it."""
     child = f"import sys, time\nsys.stdin.readline()\n{BUSY}print(flush=True)\ntime.sleep(600)"

@@ -28,6 +28,7 @@ def test_texts_are_about_twenty_characters() -> None:
     assert len(set(names)) > 9_990
 
 
+@pytest.mark.thorough
 def test_change_sets_touch_each_row_once(tmp_path: Path) -> None:
     """Shares of operations are right, keys of a round are no other's, and the expected content follows."""
     changes = ChangeSets(10_000, 1_000, 3, tmp_path)

@@ -117,6 +117,7 @@ def change(hive: Hive, rng: random.Random, times: int = 4) -> None:
                 tx.abort()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("limits", [{}, {"maxTransactionsPerTrigger": "1"}, {"maxRowsPerTrigger": "4"}])
 @pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 30))])
 def test_batches_are_the_changes_once(hive: Hive, seed: int, limits: dict[str, str]) -> None:
@@ -138,6 +139,7 @@ def test_batches_are_the_changes_once(hive: Hive, seed: int, limits: dict[str, s
     assert query.run() == []
 
 
+@pytest.mark.thorough(1)
 def test_the_beginning_is_one_batch(hive: Hive) -> None:
     """With all rows, whatever the limits; changes follow, and each transaction is whole."""
     hive.table(NAME).append(rows((1, "tea", 1), (2, "milk", 2)), create_partitions=True)

@@ -29,6 +29,7 @@ def _check(rows: pa.Table, key: tuple[str, ...], batch_rows: int = 1000) -> None
         keys.check()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("hashes", [None, 1, 50])
 def test_many_keys_through_files(monkeypatch: pytest.MonkeyPatch, hashes: int | None) -> None:
     """In any order; also if many, or all, share a hash."""

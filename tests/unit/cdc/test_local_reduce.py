@@ -51,6 +51,7 @@ def reduced(
     return reduce_here(source, found, strict=strict, what=what)
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("step", [1, 10, 100_000])
 def test_reduction_equals_replaying_row_by_row(monkeypatch: pytest.MonkeyPatch, step: int) -> None:
     """Random logs on composite keys (decimal, date, text): rows, deleted keys, counts, first operations."""

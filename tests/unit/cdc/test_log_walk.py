@@ -87,6 +87,7 @@ def test_a_walk_equals_reading_row_by_row(seed: int) -> None:
     assert walked(log, cuts) == read_off(log)
 
 
+@pytest.mark.thorough
 def test_a_key_that_fills_many_batches() -> None:
     """One operation a batch, of one key: the counts add up, the first findings stay."""
     log = [

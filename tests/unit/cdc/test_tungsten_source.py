@@ -495,6 +495,7 @@ def mangled(rng: random.Random, content: bytes) -> bytes:
     return content[:at] + rng.choice([new, new + content[at : at + 1], b""]) + content[at + 1 :]
 
 
+@pytest.mark.thorough
 def test_mangled_files_give_our_errors_or_rows_of_the_right_shape(staging: Staging) -> None:
     """Any byte anywhere: never another exception, never a NULL that is not there, never another count."""
     rng = random.Random(3)

@@ -80,6 +80,7 @@ def test_what_is_known_is_not_read_again(client: MutatorClient, monkeypatch: pyt
         assert [mark.order for mark in late] == [(6, 0)]
 
 
+@pytest.mark.thorough(1)
 def test_a_watermark_comes_back_as_it_was(client: MutatorClient) -> None:
     """Each table of a source has one, for each target; a later one replaces it."""
     others = [
@@ -104,6 +105,7 @@ def test_without_watermarks(client: MutatorClient) -> None:
     assert files_below(client.tables[0].location) == []
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("order", [(5, -2), (4, 9), (), (6,), (5, -1, 0)])
 def test_it_never_moves_backwards(client: MutatorClient, order: tuple[int, ...]) -> None:
     """Nor to a position that cannot be compared; nothing is written, not even the others."""
@@ -167,6 +169,7 @@ def test_another_table_is_refused(metastore: MetastoreClient) -> None:
         read(client)
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -92,6 +92,7 @@ def test_what_is_wrong_is_one_line(
     assert not list((tmp_path / "warehouse").rglob("bucket_*"))
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("is_changed", [False, True])
 def test_a_second_attempt_looks_for_the_rows(
     metastore: InMemoryMetastore,
@@ -141,6 +142,7 @@ def test_without_pyspark_there_is_one_engine(tmp_path: Path) -> None:
         chosen_engine(SPARK, [large])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("command", ["apply", "merge", "diff"])
 def test_a_small_command_imports_nothing_large(command: str) -> None:
     """Neither the other engine nor what pyarrow would look for."""

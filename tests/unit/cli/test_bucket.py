@@ -32,6 +32,7 @@ def golden_line(values: list[object], types: str) -> str:
     return json.dumps(plain, default=float) + "\n"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("version", [1, 2])
 def test_golden_values_through_the_command(
     version: int, tmp_path: Path, capsys: pytest.CaptureFixture[str]

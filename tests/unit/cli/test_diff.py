@@ -140,6 +140,7 @@ def rows_of(metastore: InMemoryMetastore, name: str = NAME) -> list[object]:
     return sorted(found, key=lambda row: str(row["id"]))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("suffix", ["csv", "json", "orc", "parquet"])
 def test_a_file_is_compared_and_applied(
     metastore: InMemoryMetastore, run: Run, tmp_path: Path, suffix: str
@@ -157,6 +158,7 @@ def test_a_file_is_compared_and_applied(
     assert rows_of(metastore) == rows_of(metastore, "default.other")
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("suffix", ["csv", "json"])
 def test_nested_and_binary_columns_are_saved(
     metastore: InMemoryMetastore, run: Run, tmp_path: Path, suffix: str
@@ -198,6 +200,7 @@ def test_saved_changes_are_in_order(run: Run, tmp_path: Path) -> None:
     assert [line.split(",")[5] for line in lines] == ["1", "2", "3", "3", "5"]
 
 
+@pytest.mark.thorough
 def test_another_table_is_compared(run: Run, tmp_path: Path) -> None:
     """Its ROW__IDs do not count."""
     fill(run, tmp_path, FIRST)
@@ -208,6 +211,7 @@ def test_another_table_is_compared(run: Run, tmp_path: Path) -> None:
     assert "no differences" in run(*words, "--table", NAME, "--against", NAME)
 
 
+@pytest.mark.thorough
 def test_the_past_comes_back(metastore: InMemoryMetastore, run: Run, tmp_path: Path) -> None:
     """The changes since an id, and backwards."""
     fill(run, tmp_path, FIRST)
@@ -224,6 +228,7 @@ def test_the_past_comes_back(metastore: InMemoryMetastore, run: Run, tmp_path: P
     assert rows_of(metastore) == before
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(
     ("key", "rows", "message"),
     [
@@ -266,6 +271,7 @@ def test_sizes_decide_about_the_engine(run: Run, tmp_path: Path, monkeypatch: py
     assert "(local)" in run(*words, "--engine", LOCAL)
 
 
+@pytest.mark.thorough
 def test_what_needs_more_memory(run: Run, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Is refused with advice by --engine local, and left to Spark otherwise."""
     fill(run, tmp_path, FIRST)

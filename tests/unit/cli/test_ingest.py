@@ -288,6 +288,7 @@ def test_a_source_that_only_spark_reads(
         main([*NEEDED, "--quiet"])
 
 
+@pytest.mark.thorough
 def test_a_small_run_imports_nothing_large() -> None:
     """Neither Spark nor pandas, whatever file source it is."""
     program = (

@@ -135,6 +135,7 @@ def rows_of(metastore: InMemoryMetastore) -> Rows:
     return sorted(tuple(row.values()) for row in found)
 
 
+@pytest.mark.thorough
 def test_marked_rows_are_deleted(metastore: InMemoryMetastore, run: Run) -> None:
     """Updated, inserted and deleted rows; a dry run reports the same, and writes nothing."""
     text = "op,id,msg,ds\nU,1,ONE,a\nD,2,,\nI,4,four,c\nD,9,,\nU,3,three,b\n"
@@ -186,6 +187,7 @@ def test_it_says_whom_it_waits_for(
     assert logging.getLogger(WAIT_LOG).handlers == []
 
 
+@pytest.mark.thorough
 def test_a_merge_that_loses_a_race_is_attempted_again(
     metastore: InMemoryMetastore,
     run: Run,
@@ -223,6 +225,7 @@ def test_a_merge_that_loses_a_race_is_attempted_again(
     assert (status, "got 0, expected an integer of at least 1" in err) == (EXIT_FAILED, True)
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(
     ("text", "words", "expected"),
     [
@@ -277,6 +280,7 @@ def test_rules(
     assert rows_of(metastore) == expected
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(
     ("text", "words", "message"),
     [
@@ -350,6 +354,7 @@ FOR_SPARK = [
 ]
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(("text", "words", "message"), FOR_SPARK)
 def test_what_only_spark_does(
     metastore: InMemoryMetastore, run: Run, text: str, words: tuple[str, ...], message: str

@@ -73,6 +73,7 @@ def partition_of(shown: dict[str, Any]) -> dict[str, str]:
     return {"partition": "/".join(f"{key}={value}" for key, value in shown["partition"].items())}
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(("folder", "columns", "read"), list(golden_reads()))
 def test_golden_directories_read_as_hive_reads_them(
     capsys: pytest.CaptureFixture[str], folder: Path, columns: str, read: dict[str, Any]
@@ -101,6 +102,7 @@ def test_golden_directories_read_as_hive_reads_them(
     assert sorted(found, key=sort_key) == sorted(expected, key=sort_key)
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("acid_version", ["2", "auto"])
 @pytest.mark.parametrize(("folder", "columns", "read"), list(golden_reads(GOLDEN_V4)))
 def test_golden_directories_of_hive_4_read_as_it_reads_them(

@@ -119,6 +119,7 @@ def test_values_of_another_type_are_refused() -> None:
         hash_columns([pa.array([1], pa.int32())], [parse_hive_type("bigint")], 1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("wall_clock", "instant"),
     [

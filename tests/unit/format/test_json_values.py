@@ -89,6 +89,7 @@ def check(seed: int) -> None:
     assert repr(from_cells(cells, kind).to_pylist()) == repr(array.to_pylist()), (seed, kind.text, cells)
 
 
+@pytest.mark.thorough
 def test_random_values_come_back() -> None:
     for seed in range(400):
         check(seed)

@@ -67,6 +67,7 @@ def random_rows(rng: random.Random, count: int) -> list[dict[str, Any]]:
     return [{name: rng.choice(each) for name, each in values.items()} for _ in range(count)]
 
 
+@pytest.mark.thorough
 def test_order_widths_and_batches_do_not_matter() -> None:
     """Nor does the order of entries in maps."""
     rng = random.Random(1)

@@ -94,6 +94,7 @@ def applied(before: State, feed: change_feed.ChangeFeed) -> tuple[State, list[An
     return {name: +each for name, each in found.items()}, transactions
 
 
+@pytest.mark.thorough(1)
 def test_the_changes_of_transactions(hive: Hive) -> None:
     """Inserts, updates and deletes in both tables, by transaction, with the position after each."""
     start = position(hive)
@@ -119,6 +120,7 @@ def test_the_changes_of_transactions(hive: Hive) -> None:
         assert list(feed) == []
 
 
+@pytest.mark.thorough(1)
 def test_the_beginning_and_net_changes(hive: Hive) -> None:
     """The tables as they are; and one change a row, without those that came and went."""
     hive.table(ORDERS).append(rows((1, "tea", 1), (2, "milk", 1)), create_partitions=True)
@@ -140,6 +142,7 @@ def test_the_beginning_and_net_changes(hive: Hive) -> None:
         assert list(feed) == []
 
 
+@pytest.mark.thorough(1)
 def test_open_and_aborted_transactions(hive: Hive) -> None:
     """A transaction with a lower id that commits later comes later; an aborted one never comes."""
     start = position(hive)
@@ -242,6 +245,7 @@ def check_steps(before: State, transactions: list[Any], states: list[State]) -> 
         at = states.index(before, at)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(3))
 def test_random_histories(hive: Hive, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """See :func:`check_random_history`."""
@@ -255,6 +259,7 @@ def test_many_random_histories(hive: Hive, seed: int, monkeypatch: pytest.Monkey
     check_random_history(hive, seed, monkeypatch)
 
 
+@pytest.mark.thorough(1)
 def test_a_delete_without_its_row_is_refused(hive: Hive) -> None:
     """Somebody has removed the directory of the row."""
     hive.table(ITEMS).append(rows((1, "tea", 1), (2, "milk", 1)))
@@ -271,6 +276,7 @@ def test_a_delete_without_its_row_is_refused(hive: Hive) -> None:
         list(feed)
 
 
+@pytest.mark.thorough
 def test_images_of_keys_have_only_keys_and_partition(hive: Hive) -> None:
     """The same changes as with all images; the other columns of old rows are NULL."""
     hive.table(ORDERS).append(rows((1, "tea", 1), (2, "milk", 1), (3, "wine", 2)), create_partitions=True)

@@ -65,6 +65,7 @@ FOUND = {
 }
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_padded_text_is_refused(hive: Hive, name: str) -> None:
     """By a filter; by a condition of a merge see below."""
@@ -73,6 +74,7 @@ def test_a_padded_text_is_refused(hive: Hive, name: str) -> None:
         view.table(NAME).scan(["id"], where=given).to_arrow()
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("name", FOUND)
 def test_other_texts_are_compared(hive: Hive, name: str) -> None:
     """Whatever blanks they have."""

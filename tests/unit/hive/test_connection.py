@@ -36,6 +36,7 @@ def test_options_that_make_no_sense_are_refused(options: dict[str, object]) -> N
         connect(**options)  # type: ignore[arg-type]
 
 
+@pytest.mark.thorough
 def test_a_metastore_that_is_not_there() -> None:
     """The error names it."""
     with pytest.raises(ConnectionFailedError, match=r"127\.0\.0\.1"):
@@ -66,6 +67,7 @@ def test_a_client_of_the_caller_stays_open(monkeypatch: pytest.MonkeyPatch) -> N
     assert not closed
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("line", ["2.3", "4.1"])
 @pytest.mark.parametrize("transactions", [20, pytest.param(200, marks=pytest.mark.long)])
 def test_many_small_transactions_leave_nothing(
@@ -144,6 +146,7 @@ assert not REFUSED & {name.partition(".")[0] for name in sys.modules}
 """
 
 
+@pytest.mark.thorough
 def test_neither_spark_nor_pandas_is_needed(tmp_path: Path) -> None:
     """Where they are not installed, tables are changed and read; a form that needs one says so."""
     done = subprocess.run(

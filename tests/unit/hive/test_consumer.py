@@ -56,6 +56,7 @@ def rows(hive: Hive, name: str) -> list[int]:
         return sorted(found)
 
 
+@pytest.mark.thorough
 def test_it_goes_on_where_it_committed(hive: Hive) -> None:
     """What it has read without a commit comes again; only the first feed uses since."""
     add(hive, 1, ORDERS, ITEMS)
@@ -122,6 +123,7 @@ def test_it_moves_in_the_transaction_of_its_own_writes(hive: Hive) -> None:
         feed.commit(tx)
 
 
+@pytest.mark.thorough
 def test_a_second_run_is_refused(hive: Hive) -> None:
     """Of two runs of one consumer, the one that commits later; of two consumers, none."""
     with feed_of(hive, "now"), feed_of(hive, "now", "other"):

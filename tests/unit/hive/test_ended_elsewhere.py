@@ -108,6 +108,7 @@ def _fail_in_block(tx: HiveTransaction) -> None:
     tx.close()
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(
     "work",
     [

@@ -19,6 +19,7 @@ TABLE = "default.t"
 LINES = {"2.3": HIVE_2_3, "3.1": HIVE_3_1}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("line", LINES)
 def test_an_open_transaction_is_named(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It keeps old files in place; after its end, the next run erases. The initiator must be off."""

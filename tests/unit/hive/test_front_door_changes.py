@@ -74,6 +74,7 @@ def hive(request: pytest.FixtureRequest, make_hive: MakeHive) -> Hive:
     return connected
 
 
+@pytest.mark.thorough(1)
 def test_the_calls_of_a_transaction_are_visible_at_its_end(hive: Hive) -> None:
     """Inserts, updates, deletes and a merge of one table."""
     with hive.transaction(NAME, create_partitions=True) as tx:
@@ -102,6 +103,7 @@ def test_the_calls_of_a_transaction_are_visible_at_its_end(hive: Hive) -> None:
     ]
 
 
+@pytest.mark.thorough(1)
 def test_a_block_that_raises_changes_nothing(hive: Hive, tmp_path: Path) -> None:
     """Nor does a transaction that is aborted, or forgotten when the connection is closed."""
     files = sorted(tmp_path.rglob("*"))
@@ -125,6 +127,7 @@ def whole(hive: Hive, id_: int) -> pa.Table:
         return view.table(NAME).scan(row_ids=True, where=pc.field("id") == id_).to_arrow()
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("second", ["update", "delete", "merge"])
 def test_a_row_is_changed_once(hive: Hive, second: str) -> None:
     """Whatever calls named it; it is refused and nothing is changed."""
@@ -140,6 +143,7 @@ def test_a_row_is_changed_once(hive: Hive, second: str) -> None:
     assert read(hive) == sorted(FIRST)
 
 
+@pytest.mark.thorough
 def test_a_merge_that_was_only_described_stops_the_commit(hive: Hive) -> None:
     """Whoever forgets execute() believes that it was done; a dry run is what its user wants."""
     changed = rows((1, "x", "1.00", MAY))
@@ -156,6 +160,7 @@ def test_a_merge_that_was_only_described_stops_the_commit(hive: Hive) -> None:
         assert view.table(NAME).scan("id").to_arrow().column_names == ["id"]
 
 
+@pytest.mark.thorough(1)
 def test_a_merge_without_changes_leaves_room_for_another(hive: Hive) -> None:
     """It wrote nothing that the other would miss."""
     with hive.transaction(NAME) as tx:
@@ -240,6 +245,7 @@ def test_a_delete_needs_only_row_ids(hive: Hive, form: str) -> None:
     assert read(hive)[1] == (2, "new", "1.00", JUNE)
 
 
+@pytest.mark.thorough(1)
 def test_a_delete_may_name_the_partition_by_columns(hive: Hive) -> None:
     """Where ROW__ID does not; also beside changes that have it in ROW__ID."""
     row, other = whole(hive, 2), whole(hive, 3)
@@ -255,6 +261,7 @@ def test_a_delete_may_name_the_partition_by_columns(hive: Hive) -> None:
     assert read(hive) == [FIRST[0]]
 
 
+@pytest.mark.thorough(1)
 def test_mixed_changes_are_applied(hive: Hive) -> None:
     """Each with its operation; a change set of deletes alone may lack columns, beside others too."""
     row, gone = whole(hive, 1), whole(hive, 3)
@@ -302,6 +309,7 @@ def test_wrong_columns_are_refused_at_once(hive: Hive, call: str, columns: list[
     assert read(hive) == sorted(FIRST)
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("call", ["append", "merge"])
 def test_the_index_of_a_filtered_frame_is_named(hive: Hive, call: str) -> None:
     """It is told from other columns, and without it the rows are taken."""
@@ -338,6 +346,7 @@ def test_the_commit_refuses_wrong_values(hive: Hive) -> None:
     assert tx.summary.state == "aborted"
 
 
+@pytest.mark.thorough(1)
 def test_row_ids_are_looked_up_if_wanted(hive: Hive) -> None:
     """For those that were not read in the transaction."""
     stale = whole(hive, 1)
@@ -367,6 +376,7 @@ def test_changes_that_do_not_fit_wait_in_a_file(make_hive: MakeHive, monkeypatch
     assert [row[0] for row in read(hive)] == list(range(1000))
 
 
+@pytest.mark.thorough(1)
 def test_two_tables_are_changed_together(hive: Hive) -> None:
     """And a third is only read."""
     for name in ("copies", "other"):

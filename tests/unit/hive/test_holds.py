@@ -41,6 +41,7 @@ def overwritten(hive: Hive, rng: random.Random) -> None:
         hive.table(ORDERS).overwrite(new, partitions=DAY_1)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [1, 2, *(pytest.param(n, marks=pytest.mark.long) for n in range(3, 100))])
 def test_overwrites_between_two_looks(hive: Hive, seed: int) -> None:
     """The rows before an overwrite are deletes of its transaction, and earlier changes are there."""

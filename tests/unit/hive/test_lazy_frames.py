@@ -79,6 +79,7 @@ def leaf(rng: random.Random) -> pl.Expr:
     )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 41))])
 def test_a_lazy_frame_has_the_rows_of_an_eager_one(hive: Hive, seed: int) -> None:
     """Random conditions with NULL and NaN, columns and limits; Polars' own rules decide."""
@@ -147,6 +148,7 @@ def ordered(count: int) -> pa.Table:
     return pa.table({name: pa.array(values, TYPES[name]) for name, values in given.items()})
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(
     "where",
     [
@@ -217,6 +219,7 @@ def test_every_member_of_pyarrows_classes_is_overridden(hive: Hive) -> None:
             assert names - static - set(vars(ours)) == set()
 
 
+@pytest.mark.thorough
 def test_other_packages_find_pyarrows_modules() -> None:
     """DuckDB takes ``pyarrow.dataset`` from pyarrow, after this library has been imported."""
     program = (

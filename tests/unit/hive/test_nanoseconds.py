@@ -116,6 +116,7 @@ MERGES: dict[str, tuple[pa.Table, Callable[[LocalMerge], LocalMerge], dict[int, 
 }
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("name", MERGES)
 def test_a_merge_keeps_them(hive: Hive, name: str) -> None:
     """Whether the clause assigns the column, compares it or leaves it alone; a dry run counts the same."""
@@ -149,6 +150,7 @@ def test_updates_of_rows_that_were_read(hive: Hive) -> None:
         assert read["word"].to_pylist() == ["read", "a"]
 
 
+@pytest.mark.thorough(1)
 def test_parts_of_two_units(hive: Hive) -> None:
     """In one transaction, in any order, also nanoseconds that are none beside another year."""
     change(
@@ -166,6 +168,7 @@ def test_parts_of_two_units(hive: Hive) -> None:
     assert found(hive) == {**found(hive), 5: "123456", 6: ""}
 
 
+@pytest.mark.thorough(1)
 def test_what_no_unit_holds_is_refused(hive: Hive) -> None:
     """All digits beside another year, in one change set; each alone is merged."""
     with pytest.raises(RecordValueError, match=r"clocks: column 'at'.*in a separate transaction"):

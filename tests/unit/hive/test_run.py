@@ -127,6 +127,7 @@ def test_the_second_to_commit_runs_again(
     assert set(states.values()) == {TxnState.ABORTED}
 
 
+@pytest.mark.thorough
 def test_the_last_conflict_is_raised(metastore: InMemoryMetastore, attempts: Make) -> None:
     """With the number of attempts; what others wrote stays, and nothing of the loser."""
     calls: list[int] = []
@@ -167,6 +168,7 @@ def test_a_lock_that_others_hold_is_asked_for_again(
         assert value(hive) == [1]
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(
     ("end", "expected"), [("reap", TransactionAbortedError), ("commit_txn", LockLostError)]
 )

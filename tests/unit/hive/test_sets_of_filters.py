@@ -30,6 +30,7 @@ CASES: dict[str, tuple[str, pa.Array, Any, list[int]]] = {
 }
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("is_key", [False, True], ids=["data", "partition"])
 def test_values_of_another_type(tmp_path: Path, name: str, is_key: bool) -> None:

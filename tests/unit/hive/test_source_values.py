@@ -205,6 +205,7 @@ REFUSED: dict[str, tuple[Any, list[str]]] = {
 }
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("name", REFUSED)
 def test_other_values_are_refused_with_their_column(
@@ -293,6 +294,7 @@ EXACT: dict[str, list[Any]] = {
 }
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("hive_type", EXACT)
 def test_what_pandas_gets_it_gives_back(make_table: Callable[..., Hive], hive_type: str) -> None:
     """Rows that are read as a DataFrame and given to an update stay as they were."""
@@ -322,6 +324,7 @@ def test_doubles_that_pandas_made_of_whole_numbers(make_table: Callable[..., Hiv
     assert stored(hive, frame.assign(v=[2.0**53 - 1, None])) == [2**53 - 1, None]
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("way", ["append", "merge value"])
 def test_dicts_of_pandas_have_the_same_keys(make_table: Callable[..., Hive], way: str) -> None:
     """Arrow would fill what one lacks with NULL, in lists, too."""

@@ -67,6 +67,7 @@ def priced(found: pa.Table, price: str) -> pa.Table:
     return found.set_column(at, "price", pa.array([Decimal(price)] * len(found), pa.decimal128(8, 2)))
 
 
+@pytest.mark.thorough
 def test_each_step_sees_the_steps_before(hive: Hive) -> None:
     """A new row, in a new partition too, can be updated, deleted and merged; readers see the end."""
     with hive.transaction(NAME, create_partitions=True) as tx:
@@ -101,6 +102,7 @@ def test_a_block_that_raises_leaves_nothing_of_any_step(hive: Hive, tmp_path: Pa
     assert sorted(tmp_path.rglob("*")) == before
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("change", ["update", "delete"])
 def test_a_row_that_an_earlier_step_removed_cannot_be_changed(hive: Hive, change: str) -> None:
     """Its ROW__ID was read before that step; the transaction goes on."""
@@ -163,6 +165,7 @@ OTHER = "default.others"
 STEPS = 8
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(3))
 def test_random_programs_equal_their_model(hive: Hive, seed: int) -> None:
     """Any verbs in any order on two tables, with scans between them."""

@@ -34,6 +34,7 @@ def open_transactions(hive: Hive) -> int:
     return sum(txn.state is TxnState.OPEN for txn in hive.metastore.get_open_txns().txns)
 
 
+@pytest.mark.thorough
 def test_every_read_has_a_snapshot_of_its_own(hive: Hive) -> None:
     """A scan reads the table as it is when it is read, and leaves nothing open."""
     scan = hive.table(NAME).scan(["id"], where="item = 'tea'")
@@ -54,6 +55,7 @@ def test_every_read_has_a_snapshot_of_its_own(hive: Hive) -> None:
     assert open_transactions(hive) == 0
 
 
+@pytest.mark.thorough
 def test_a_stream_holds_its_snapshot_until_it_ends_or_is_dropped(hive: Hive) -> None:
     """Rows deleted meanwhile are still read."""
     scan = hive.table(NAME).scan(["id"])
@@ -78,6 +80,7 @@ def test_a_scan_that_cannot_be_read_leaves_nothing_open(hive: Hive) -> None:
     assert open_transactions(hive) == 0
 
 
+@pytest.mark.thorough(1)
 def test_a_merge_commits_when_it_is_executed(hive: Hive) -> None:
     """A dry run writes nothing; the clauses act in their order."""
     source = rows(row(2, "milk", "9.00"), row(4, "water", "0.00", 2), row(5, "juice", "5.00", 2))

@@ -192,6 +192,7 @@ def test_a_table_or_database_that_is_in_the_way(make_hive: MakeHive) -> None:
         make_hive("2.3").create_table("default.plain", "id bigint")
 
 
+@pytest.mark.thorough
 def test_pyspark_is_not_loaded(tmp_path: Path) -> None:
     """Nor needed, for the two other kinds of schema."""
     program = """

@@ -97,6 +97,7 @@ def history(events: list[Event], *, has_ties: bool = False) -> list[Version]:
     return found
 
 
+@pytest.mark.thorough(1)
 def test_changes_in_order(hive: Hive) -> None:
     """A change closes the open version and opens another one; a delete closes it."""
     assert str(track(hive, (1, 10, "tea", 0), (2, 10, "milk", 0))).endswith(
@@ -113,6 +114,7 @@ def test_changes_in_order(hive: Hive) -> None:
     assert (again.inserted, again.updated, again.deleted) == (0, 0, 0)
 
 
+@pytest.mark.thorough(1)
 def test_late_changes_split_a_version(hive: Hive) -> None:
     """A late state splits the interval into which it falls, a late delete cuts it, and a gap is filled."""
     track(hive, (1, 10, "a", 0), (1, 40, "d", 0))
@@ -160,6 +162,7 @@ def test_a_dry_run_writes_nothing(hive: Hive) -> None:
     assert track(hive, (1, 10, "a", 0)).inserted == tried.to_dict()["inserted"]
 
 
+@pytest.mark.thorough(1)
 def test_ties(hive: Hive) -> None:
     """Different changes at one point are refused, or decided by another column, in any run."""
     with pytest.raises(DuplicateKeyError, match=r"same at, so their order is unknown.*sequence=\['at', …\]"):
@@ -172,6 +175,7 @@ def test_ties(hive: Hive) -> None:
     assert read(hive) == [(1, "b", 10, None, True)]
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(
     ("events", "options", "error", "message"),
     [
@@ -243,6 +247,7 @@ def check_random_log(hive: Hive, seed: int) -> None:
     assert read(hive) == history(log, has_ties=has_ties), seed
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("seed", range(4))
 def test_random_logs(hive: Hive, seed: int) -> None:
     """See :func:`check_random_log`."""

@@ -123,6 +123,7 @@ def check(directory: Path, seed: int) -> None:
         assert text_form(found) == text_form(promised or []), f"seed {seed}: {way}: {cell}"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("part", range(4))
 def test_random_cells(tmp_path: Path, part: int) -> None:
     """Others each day would not be repeatable, so the seeds are fixed."""

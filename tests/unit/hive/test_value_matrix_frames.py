@@ -101,6 +101,7 @@ def check(directory: Path, seed: int, library: str) -> None:
         assert text_form(found) == text_form(promised), what
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("library", FRAMES)
 def test_random_frames(tmp_path: Path, library: str) -> None:
     """Some."""

@@ -151,6 +151,7 @@ def check(directory: Path, seed: int, place: str) -> None:
         raise AssertionError(f"seed {seed}: {place} of {line}: {cell}: {error!r}") from error
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("place", PLACES)
 def test_random_places(tmp_path: Path, place: str) -> None:
     """A few cells."""

@@ -100,6 +100,7 @@ def test_update_by_a_condition(hive: Hive, values: Any, where: Any, expected: di
         assert after == tuple(wanted.values())
 
 
+@pytest.mark.thorough(1)
 def test_an_update_of_the_partition_moves_the_row(hive: Hive) -> None:
     """As a merge does."""
     report = hive.table(NAME).update(set={"day": "date '2024-07-01'"}, where="item = 'tea'")
@@ -107,6 +108,7 @@ def test_an_update_of_the_partition_moves_the_row(hive: Hive) -> None:
     assert [each[3].month for each in read(hive)] == [7, 5, 7, 7]
 
 
+@pytest.mark.thorough(1)
 def test_upsert(hive: Hive) -> None:
     """Existing keys are updated, others inserted; a key that occurs twice is refused."""
     report = hive.table(NAME).upsert(rows(row(1, "cocoa"), row(9, "new", day=2)), on=["id"])
@@ -142,6 +144,7 @@ def test_overwrite(hive: Hive, how: dict[str, Any], left: tuple[Any, ...]) -> No
     assert bool(bases(hive)) is is_base
 
 
+@pytest.mark.thorough(1)
 def test_an_overwrite_by_a_condition_names_the_partitions_that_change(hive: Hive) -> None:
     """Those with old rows, and those with new ones; a dry run names the same."""
     for dry_run in (True, False):
@@ -238,6 +241,7 @@ def test_an_aborted_overwrite_leaves_nothing(make_hive: MakeHive) -> None:
     assert read(hive) == [*FIRST]
 
 
+@pytest.mark.thorough(1)
 def test_overwrite_with_no_rows(hive: Hive) -> None:
     """Named partitions become empty; dynamic replaces nothing."""
     assert hive.table(NAME).overwrite(rows(), partitions="dynamic").deleted == 0
@@ -277,6 +281,7 @@ def test_overwrites_that_are_refused(
     assert read(hive) == [*FIRST, row(20)]
 
 
+@pytest.mark.thorough(1)
 def test_truncate(hive: Hive) -> None:
     """All rows go; the partitions stay."""
     assert hive.table(NAME).truncate(dry_run=True).total.deleted == 4
@@ -315,6 +320,7 @@ def test_calls_that_are_refused(
     assert read(hive) == list(FIRST)
 
 
+@pytest.mark.thorough(1)
 def test_verbs_see_each_other(hive: Hive) -> None:
     """In one transaction; on Hive 2 the second is refused by name."""
     is_hive_2 = "2.3" in str(hive.metastore.capabilities())
@@ -381,6 +387,7 @@ def test_an_upsert_by_the_primary_key(make_hive: MakeHive) -> None:
     assert hive.table(NAME).upsert(rows(row(1, "milk"))).total.updated == 1
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("line", ["2.3", "4.1"])
 def test_columns_that_the_table_lacks_are_added(make_hive: MakeHive, line: str) -> None:
     """With schema="add", before the transaction; older rows have NULL. A dry run changes nothing."""
@@ -406,6 +413,7 @@ def test_columns_that_the_table_lacks_are_added(make_hive: MakeHive, line: str) 
         hive.table(NAME).append(odd, schema="add")
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(
     ("where", "expected"),
     [

@@ -163,6 +163,7 @@ WRONG: dict[str, tuple[Callable[[HiveTable], Any], str]] = {
 }
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("name", WRONG)
 def test_data_and_values(table: HiveTable, name: str) -> None:
     """The message says what to give instead."""

@@ -79,6 +79,7 @@ def test_an_option_is_passed_through_every_layer(function: Callable[..., object]
     assert parameters.keys().isdisjoint(MergeOptionsDict.__annotations__)
 
 
+@pytest.mark.thorough
 def test_actions_and_matches_are_not_compared() -> None:
     """A ``match`` statement ends in assert_never, so mypy names it for a new member; a comparison does not.
 

@@ -173,6 +173,7 @@ def test_references_in_a_file_are_replaced(tmp_path: Path, monkeypatch: pytest.M
     assert values["one"].startswith("${")
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(
     "values",
     [

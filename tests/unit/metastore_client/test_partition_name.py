@@ -25,6 +25,7 @@ def test_exactly_these_characters_are_escaped() -> None:
     assert all(written[c] == f"%{ord(c):02X}" for c in ESCAPED)
 
 
+@pytest.mark.thorough
 @given(st.text(min_size=1))
 def test_unescaping_undoes_escaping(text: str) -> None:
     """For any text; an escaped text has no special character of a path."""

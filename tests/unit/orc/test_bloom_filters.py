@@ -26,6 +26,7 @@ def filters_in(file: Path) -> set[tuple[int, ...]]:
         return {reader.read_stripe(n).bloom_filter_columns for n in range(reader.num_of_stripes)}
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("codec", ["ZLIB", "SNAPPY", "NONE"])
 @pytest.mark.parametrize("encoder", ["pyarrow", "pyorc"])
 def test_deltas_have_filters_and_delete_deltas_none(tmp_path: Path, codec: str, encoder: str) -> None:
@@ -53,6 +54,7 @@ def test_deltas_have_filters_and_delete_deltas_none(tmp_path: Path, codec: str, 
         assert not verify_table(metastore, NAME).findings
 
 
+@pytest.mark.thorough
 def test_keys_are_looked_up_in_filters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A merge finds the rows of each key, and decodes no group for keys that no filter has."""
     decoded: list[int] = []

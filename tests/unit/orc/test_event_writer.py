@@ -109,6 +109,7 @@ def test_events_metadata_and_facts_of_one_file(tmp_path):
     assert os.listdir(tmp_path) == ["file"]
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("compression", ["zlib", "snappy", "lz4", "zstd", "none"])
 @pytest.mark.parametrize("calls", [1, 7, 60])
 def test_key_index_is_that_of_the_real_stripes(tmp_path, compression, calls):
@@ -124,6 +125,7 @@ def test_key_index_is_that_of_the_real_stripes(tmp_path, compression, calls):
     assert orc.ORCFile(facts.path).read(columns=["rowId"])["rowId"].to_pylist() == list(range(30_000))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("early_at", [0, 1, 5000, 29_999])
 def test_a_file_that_changes_its_encoder_keeps_every_row(tmp_path, early_at):
     """A timestamp before 1970 with a fraction may come at any time; key index and order hold then too."""

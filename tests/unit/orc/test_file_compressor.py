@@ -137,6 +137,7 @@ def test_unions_read_back_from_any_row_group() -> None:
         assert read_from(file, row, 2 * STRIDE) == whole[row : row + 2 * STRIDE], row
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("stripe_size", [1, 64 * 1024 * 1024])
 @pytest.mark.parametrize("has_nulls", [False, True])
 @pytest.mark.parametrize("name", COLUMNS)

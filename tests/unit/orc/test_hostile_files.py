@@ -119,6 +119,7 @@ TYPES = {
 }
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("name", TYPES)
 @pytest.mark.parametrize("codec", ["uncompressed", "zlib"])
 def test_types_that_are_no_tree(tmp_path, name, codec):

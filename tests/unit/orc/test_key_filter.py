@@ -44,6 +44,7 @@ def rows(arrays: list[pa.Array]) -> list[tuple[Any, ...]]:
     return [tuple(map(plain, row)) for row in zip(*(a.to_pylist() for a in arrays), strict=True)]
 
 
+@pytest.mark.thorough
 def test_random_keys_of_all_types_are_found_and_numbered() -> None:
     """One to three columns, with and without NULL = NULL, also after a journey to a worker."""
     rng = random.Random(5)

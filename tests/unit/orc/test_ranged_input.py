@@ -86,6 +86,7 @@ def _written(path: Path, rows: int, stripe_bytes: int) -> Location:
     return location
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("columns", "requests"),
     [(["row.id"], 2), (["row.v"], 3), (["operation", "row.v"], 3), (["operation", "row"], 2)],
@@ -103,6 +104,7 @@ def test_a_stripe_takes_two_or_three_reads(tmp_path: Path, columns: list[str], r
     assert len(storage.opened) == 1
 
 
+@pytest.mark.thorough
 def test_a_row_group_takes_a_few_short_reads(tmp_path: Path) -> None:
     """Footer and index of its stripe, which are not read twice, and the parts of the streams."""
     location = _written(tmp_path / "file", 300_000, 64 * 1024 * 1024)

@@ -71,6 +71,7 @@ def column(rng: np.random.Generator, kind: str, count: int) -> pa.Array:
     return pc.if_else(missing, pa.scalar(None, array.type), array) if nulls else array
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.long) for n in range(1, 60))])
 @pytest.mark.parametrize("remote", [False, True], ids=["local", "remote"])
 def test_groups_have_the_rows_that_their_stripe_has_there(tmp_path: Path, seed: int, remote: bool) -> None:

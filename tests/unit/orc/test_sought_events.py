@@ -91,6 +91,7 @@ def test_positions_follow_from_numbers_without_gaps(tmp_path: Path, numbered: li
     assert all(numbered)
 
 
+@pytest.mark.thorough
 def test_stripes_of_several_statements_or_with_gaps_are_read_whole(
     tmp_path: Path, numbered: list[bool]
 ) -> None:

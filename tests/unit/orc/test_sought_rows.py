@@ -90,6 +90,7 @@ def shown(rows: pa.RecordBatch, form: TimestampForm) -> list[str]:
     return sorted(columns)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("path", ["acid", "acid_v4"])
 def test_files_of_hive(path: str) -> None:
     """Of 2.3 and 4.1, by SQL and by the streaming API, compacted ones and original files among them."""
@@ -131,6 +132,7 @@ def values(rng: np.random.Generator, at: datetime.datetime) -> dict[str, pa.Arra
     return arrays | with_nulls | {"nothing": pa.nulls(COUNT, pa.string())}
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("stripe_bytes", [400_000, 64 << 20])
 @pytest.mark.parametrize("codec", ["zlib", "zstd", "none"])
 def test_files_of_ours(tmp_path: Path, codec: str, stripe_bytes: int, alone: list[str]) -> None:

@@ -84,6 +84,7 @@ def plain(value: pa.Scalar) -> Any:
     return value.value if pa.types.is_date32(value.type) else value.as_py()
 
 
+@pytest.mark.thorough
 def test_files_of_hive() -> None:
     """Of 2.3, by its SQL and its streaming API, compacted ones among them."""
     files = [p for p in GOLDEN.rglob("bucket_*") if p.suffix == "" and "flush" not in p.name]
@@ -91,6 +92,7 @@ def test_files_of_hive() -> None:
     assert checked > 5 * len(files) > 0
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("needs_pyorc", [False, True])
 def test_files_of_ours(tmp_path: Path, needs_pyorc: bool) -> None:
     """Several stripes, by both encoders; nested columns before others shift the numbers."""

@@ -146,6 +146,7 @@ def stripes_read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, int, tuple[
     return found
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("version", [v for v in AcidVersion if v.has_row_ids])
 def test_random_tables_give_the_rows_of_the_filtered_whole(tmp_path: Path, version: AcidVersion) -> None:
     """All layouts, updates that change the key, deletes, aborted transactions, NULL and NaN, any columns."""

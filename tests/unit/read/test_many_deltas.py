@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 
 import pyarrow as pa
+import pytest
 
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
@@ -17,6 +18,7 @@ from mutation_api.transaction.builder import MutatorClientBuilder
 DELTAS, ROWS = 20, 20_000
 
 
+@pytest.mark.thorough
 def test_deltas_that_were_read_are_not_held(tmp_path: Path) -> None:
     """The rows of each delta follow those of the earlier ones, so one delta is in memory.
 

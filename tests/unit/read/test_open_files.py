@@ -56,6 +56,7 @@ def written(folder: Path, deltas: int) -> InMemoryMetastore:
     return metastore
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("deltas", [120, pytest.param(1_100, marks=[pytest.mark.slow, pytest.mark.long])])
 def test_more_deltas_than_files_may_be_open(tmp_path: Path, deltas: int) -> None:
     """Scans, rows of given keys, and the check of all files."""

@@ -22,6 +22,7 @@ def ids(scan: TableScan) -> list[int]:
     return list(scan.to_arrow()["id"].to_pylist())
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(
     ("condition", "found", "days"),
     [

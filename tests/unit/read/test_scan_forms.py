@@ -70,6 +70,7 @@ def test_a_package_that_is_missing_is_named() -> None:
         optional_package("no_such", "to_x()")
 
 
+@pytest.mark.thorough
 def test_a_scan_needs_none_of_them() -> None:
     """They are imported when they are asked for."""
     program = "import sys; from mutation_api import TableScan; print(*sys.modules)"

@@ -151,6 +151,7 @@ def parts(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
         monkeypatch.setattr(encoders, "ROW_INDEX_STRIDE", 20)
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("parts")
 @pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 41))])
 def test_the_rows_are_those_of_the_whole_table_filtered(hive: Hive, seed: int) -> None:
@@ -194,6 +195,7 @@ def stripes_read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, tuple[str, 
     return found
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(
     ("where", "stripes", "late"),
     [

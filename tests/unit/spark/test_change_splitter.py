@@ -74,6 +74,7 @@ def test_addresses_come_in_front_of_the_data_columns() -> None:
     ]
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("memory_bytes", [1, 3_000, 10**9])
 @pytest.mark.parametrize("tasks", [1, 3, 8, 70_000])
 def test_every_change_goes_to_one_task_and_every_group_too(tasks: int, memory_bytes: int) -> None:

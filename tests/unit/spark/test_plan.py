@@ -255,6 +255,7 @@ def test_fewer_tasks_write_where_each_waits_for_its_last_files(spark: SparkSessi
         spark.conf.set("spark.sql.shuffle.partitions", before)
 
 
+@pytest.mark.thorough
 def test_timestamps_are_wall_clocks_of_the_session(spark: SparkSession) -> None:
     """A TIMESTAMP is stored as the session shows it; TIMESTAMP_NTZ as it is. Odd column names do no harm."""
     table = dataclasses.replace(

@@ -134,6 +134,7 @@ def test_names_of_rows_follow_existing_spellings() -> None:
     ]
 
 
+@pytest.mark.thorough
 def test_each_row_has_its_own_name_however_many_there_are() -> None:
     """Every combination of values, in any order, nulls among them; chunks count as one column."""
     days = [None if n % 11 == 0 else f"d{n % 7}" for n in range(2000)]

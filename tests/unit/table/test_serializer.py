@@ -77,6 +77,7 @@ def test_a_right_checksum_does_not_make_it_a_table(payload: bytes) -> None:
         AcidTableSerializer.decode(text_of(payload))
 
 
+@pytest.mark.thorough
 def test_a_text_that_unpacks_to_very_much_is_refused() -> None:
     """A megabyte of packed zeros would otherwise take a gigabyte of the worker."""
     with pytest.raises(ConfigurationError, match=r"damaged table descriptor .* bytes"):

@@ -12,6 +12,7 @@ from mutation_api.errors import LockNotAcquiredError
 from mutation_api.transaction.builder import MutatorClientBuilder
 
 
+@pytest.mark.thorough
 def test_nobody_reads_or_writes_meanwhile(
     metastore: MetastoreClient, make_table: Callable[..., TableInfo], line: str
 ) -> None:

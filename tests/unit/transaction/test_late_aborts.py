@@ -35,6 +35,7 @@ def _go_away(metastore: InMemoryMetastore, times: int) -> None:
         metastore.fail_next("abort_txn", MetastoreUnavailableError("away"))
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("times", [1, 4])
 def test_a_failed_transaction_is_aborted_when_the_metastore_is_back(
     metastore: InMemoryMetastore, times: int
@@ -53,6 +54,7 @@ def test_a_failed_transaction_is_aborted_when_the_metastore_is_back(
     wait_until(lambda: metastore not in commit_outcome._pending, "the end of the thread")
 
 
+@pytest.mark.thorough
 def test_a_client_is_closed_when_its_aborts_are_done(
     metastore: InMemoryMetastore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

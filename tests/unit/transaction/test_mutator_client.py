@@ -219,6 +219,7 @@ def test_a_snapshot_holds_a_read_lock_and_sees_what_was_committed(
             assert later.valid_txn_list.is_valid(writer.txn_id)
 
 
+@pytest.mark.thorough
 def test_two_hundred_readings_leave_nothing(metastore: InMemoryMetastore) -> None:
     """Neither locks and transactions at the server nor heartbeats and snapshots in this process."""
     before = set(threading.enumerate())

@@ -324,6 +324,7 @@ def test_a_long_wait_is_told_once(queues: Path, caplog: pytest.LogCaptureFixture
     ]
 
 
+@pytest.mark.thorough
 @pytest.mark.usefixtures("patient")
 def test_threads_of_one_connection_need_no_second_transaction(tmp_path: Path) -> None:
     """Their commits follow one another as those of one writer do, and all rows are there."""

@@ -27,6 +27,7 @@ def rows(*ids: int) -> pa.Table:
     return pa.table({"id": pa.array(ids, pa.int32()), "msg": ["x"] * len(ids)})
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(
     ("capabilities", "properties"),
     [(HIVE_2_3, "legacy"), (HIVE_2_3, "default"), (HIVE_3_1, "default"), (HIVE_4_1, "default")],

@@ -79,6 +79,7 @@ def seen(hive: Hive, metastore: InMemoryMetastore, *, changes: bool) -> list[str
     return sorted(found)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 10))])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_readers_see_the_same(given: Given, layout: str, seed: int) -> None:
@@ -136,6 +137,7 @@ def with_other_values(operations: Any, ids: RowIdArrays, rows: pa.StructArray | 
     return operations, ids, rows, own
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "layout",
     ["4.1", *(pytest.param(name, marks=pytest.mark.long) for name in LAYOUTS if name != "4.1")],

@@ -101,6 +101,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(restore, "_SETTLE_SECONDS", 0.0)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 30))])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_compaction_is_undone(given: Given, layout: str, seed: int) -> None:
@@ -139,6 +140,7 @@ def test_a_compaction_is_undone(given: Given, layout: str, seed: int) -> None:
         assert seen(hive, row_ids=not is_insert_only) == before, (number, step)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.long) for seed in range(1, 30))])
 @pytest.mark.parametrize("layout", ["4.1"])
 def test_rows_are_rebalanced(given: Given, layout: str, seed: int) -> None:
@@ -192,6 +194,7 @@ def with_other_values(operations: Any, ids: RowIdArrays, rows: pa.StructArray, o
     return operations, ids, pa.array([*values[:-1], {**values[-1], "msg": "no"}], rows.type), own
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("layout", ["4.1"])
 @pytest.mark.parametrize("sort_by", [(), ("id desc",)])
 @pytest.mark.parametrize("wrong", [without_last, of_another_row, with_other_values])

@@ -75,6 +75,7 @@ def apply(table: LocalTable, changes: object, **how: Any) -> Any:
         return apply_arrow(transaction, table.name, changes, **{"local": THREADS, **how})
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.usefixtures("threads")
 @pytest.mark.parametrize(("line", "how"), LAYOUTS, ids=str)
 def test_inserts_updates_and_deletes(make_table: MakeTable, line: str, how: dict[str, Any]) -> None:
@@ -114,6 +115,7 @@ def test_a_change_set_of_deletes_may_lack_columns(make_table: MakeTable) -> None
     assert [row["id"] for row in table.rows()] == [15, 16, 17, 18, 19]
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.usefixtures("threads")
 def test_any_form_of_arrow(make_table: MakeTable) -> None:
     """Views, dictionaries, large and chunked columns, a reader of small batches."""
@@ -134,6 +136,7 @@ def test_any_form_of_arrow(make_table: MakeTable) -> None:
     assert sorted(row["id"] for row in table.rows()) == sorted([0, *range(60)])
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("line", ["3.1", "4.1"])
 def test_files_of_a_table_without_buckets(
     make_table: MakeTable, monkeypatch: pytest.MonkeyPatch, line: str
@@ -160,6 +163,7 @@ def test_at_most_four_files_a_partition(make_table: MakeTable, monkeypatch: pyte
         apply(table, inserts(range(5)), insert_files=5000)
 
 
+@pytest.mark.thorough
 def test_what_does_not_fit_into_memory_is_sorted_in_files(
     make_table: MakeTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:

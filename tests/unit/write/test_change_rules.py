@@ -146,6 +146,7 @@ def assert_alike(
 # -- one mistake, one error ----------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("version", OF_VERSION)
 @pytest.mark.parametrize("operation", ["update", "delete"])
 @pytest.mark.parametrize("row_id", [None, (None, 0, 0), (1, None, 0), (1, 0, None)])
@@ -172,6 +173,7 @@ def test_no_column_of_row_ids(tmp_path: Path, operation: str) -> None:
         )
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("version", OF_VERSION)
 @pytest.mark.parametrize("operation", ["update", "delete"])
 @pytest.mark.parametrize(
@@ -187,6 +189,7 @@ def test_a_row_that_cannot_be_seen(
     assert_alike(found, RowIdNotFoundError, f"or that {kind} {TXN_ID} cannot change: its {kind} is negative")
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("version", OF_VERSION)
 @pytest.mark.parametrize("operation", ["update", "delete"])
 @pytest.mark.parametrize("bucket", [2, 7, 4095])

@@ -102,6 +102,7 @@ def test_a_batch_equals_single_records(tmp_path, version):
     assert [events(m) for m in batch.close()] == [events(m) for m in single.close()]
 
 
+@pytest.mark.thorough(1)
 @versions
 @pytest.mark.parametrize("batch_rows", [1, 4, 10_000])
 @pytest.mark.parametrize("seed", range(5))

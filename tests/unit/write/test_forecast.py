@@ -18,6 +18,7 @@ from tests.unit.write.test_apply import LAYOUTS, inserts
 LOCAL = LocalOptions(threads=3)
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(("line", "how"), LAYOUTS, ids=str)
 def test_it_comes_true(
     make_table: MakeTable, monkeypatch: pytest.MonkeyPatch, line: str, how: dict[str, Any]

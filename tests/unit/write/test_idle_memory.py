@@ -42,6 +42,7 @@ def forgotten() -> Iterator[None]:
     encoders._trim.cache_clear()
 
 
+@pytest.mark.thorough
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="other C libraries have no malloc_trim")
 def test_pieces_between_what_is_still_needed_are_given_back() -> None:
     """Of 250 MiB, of which every hundredth piece is still in use, glibc keeps nearly all by itself."""

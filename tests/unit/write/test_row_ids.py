@@ -8,6 +8,7 @@ import pytest
 from mutation_api.format.event import RowIds
 
 
+@pytest.mark.thorough
 def test_parts_of_row_ids() -> None:
     """Present and missing parts, and how messages show them."""
     row_ids = RowIds.of_columns(

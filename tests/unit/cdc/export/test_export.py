@@ -90,6 +90,7 @@ def table_rows(hive: Hive) -> list[Any]:
         return in_order(view.table(ORDERS).scan().to_arrow())
 
 
+@pytest.mark.thorough
 def test_a_target_follows_its_table(hive: Hive, lake: Lake) -> None:
     """Inserts add files, deletes and updates replace those of their buckets, and nothing is done twice."""
     export = Export(hive, ORDERS, to=lake.address(), options=lake.options)
@@ -136,6 +137,7 @@ def change(hive: Hive, rng: random.Random, number: int) -> None:
             table.truncate()
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 30))])
 def test_random_changes_and_deaths_at_each_step(hive: Hive, lake: Lake, seed: int) -> None:
     """Wherever a run dies, the next one brings the target to the state of the table."""
@@ -176,6 +178,7 @@ def commit_of_a_stranger(lake: Lake) -> None:
         table.append(row.cast(table.schema().as_arrow()))
 
 
+@pytest.mark.thorough(1)
 def test_deleted_rows_are_left_out_of_the_files_that_have_them(
     hive: Hive, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +199,7 @@ def test_deleted_rows_are_left_out_of_the_files_that_have_them(
     assert len(before & after) == len(before) - rewritten.files_removed >= 2
 
 
+@pytest.mark.thorough
 @LATEST
 def test_rows_that_came_and_went_between_two_runs(hive: Hive, lake: Lake) -> None:
     """The target never had them, so none of its files changes."""
@@ -216,6 +220,7 @@ def files_of(export: Export) -> list[TargetFile]:
     return target.files()
 
 
+@pytest.mark.thorough(1)
 @LATEST
 def test_files_that_lack_deleted_rows_are_replaced(
     hive: Hive, lake: Lake, monkeypatch: pytest.MonkeyPatch
@@ -233,6 +238,7 @@ def test_files_that_lack_deleted_rows_are_replaced(
     assert lake.rows() == table_rows(hive)
 
 
+@pytest.mark.thorough(1)
 @LATEST
 def test_an_insert_only_table_is_followed(hive: Hive, lake: Lake) -> None:
     """Its rows have no ROW__ID; inserts add files, and an overwrite replaces them."""
@@ -253,6 +259,7 @@ def test_an_insert_only_table_is_followed(hive: Hive, lake: Lake) -> None:
     assert export.verify().is_equal
 
 
+@pytest.mark.thorough(1)
 @LATEST
 def test_a_target_may_be_vacuumed(hive: Hive, lake: Lake) -> None:
     """Replaced files are removed, and the export goes on."""
@@ -275,6 +282,7 @@ def test_a_target_may_be_vacuumed(hive: Hive, lake: Lake) -> None:
     assert lake.rows() == table_rows(hive)
 
 
+@pytest.mark.thorough(1)
 @LATEST
 def test_a_commit_of_a_stranger_is_refused(hive: Hive, lake: Lake) -> None:
     """Its rows are neither overwritten nor mixed with those of a later position."""
@@ -306,6 +314,7 @@ def test_a_table_of_a_stranger_is_refused(hive: Hive, lake: Lake) -> None:
     assert lake.rows() == before
 
 
+@pytest.mark.thorough(1)
 @LATEST
 def test_of_two_runs_at_a_time_one_is_refused(
     hive: Hive, lake: Lake, monkeypatch: pytest.MonkeyPatch
@@ -328,6 +337,7 @@ def test_of_two_runs_at_a_time_one_is_refused(
     assert not export_of(hive, lake).run().is_changed
 
 
+@pytest.mark.thorough
 @LATEST
 def test_a_stranger_between_reading_and_committing_is_refused(
     hive: Hive, lake: Lake, monkeypatch: pytest.MonkeyPatch
@@ -352,6 +362,7 @@ def test_a_stranger_between_reading_and_committing_is_refused(
         export_of(hive, lake).run()
 
 
+@pytest.mark.thorough(1)
 @LATEST
 def test_columns_are_added(hive: Hive, lake: Lake) -> None:
     """A new column is NULL in the rows before it, and dies nowhere between the column and the rows."""
@@ -471,6 +482,7 @@ def test_nanoseconds_are_refused_or_cut(hive: Hive, lake: Lake) -> None:
     assert export.verify().is_equal
 
 
+@pytest.mark.thorough(1)
 @LATEST
 def test_tables_together_are_at_one_position(hive: Hive, lake: Lake) -> None:
     """All targets get the position of one snapshot, including those whose table did not change."""
@@ -489,6 +501,7 @@ def test_tables_together_are_at_one_position(hive: Hive, lake: Lake) -> None:
         Export(hive, *both, to=lake.address("one"), options=lake.options)
 
 
+@pytest.mark.thorough
 @LATEST
 def test_a_difference_is_found_and_stops_a_cutover(
     hive: Hive, lake: Lake, monkeypatch: pytest.MonkeyPatch
@@ -516,6 +529,7 @@ def test_a_difference_is_found_and_stops_a_cutover(
     assert not export.run().is_changed
 
 
+@pytest.mark.thorough
 @LATEST
 def test_a_cutover_copies_the_rest_and_ends_the_export(hive: Hive, lake: Lake) -> None:
     """The table has the mark, and its lock is free again."""
@@ -533,6 +547,7 @@ def test_a_cutover_copies_the_rest_and_ends_the_export(hive: Hive, lake: Lake) -
     assert json.loads(json.dumps(report.to_dict()))["verified"]["equal"] is True
 
 
+@pytest.mark.thorough(1)
 @LATEST
 def test_a_run_repeats_itself_after_a_pause(hive: Hive, lake: Lake) -> None:
     """Each report is that of one run."""

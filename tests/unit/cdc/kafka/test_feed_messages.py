@@ -106,6 +106,7 @@ def followed(hive: Hive, messages: Sequence[FeedMessage], folder: Path, number: 
     ingest(hive.metastore, [TableMapping(SOURCE, TARGET)], source, local=LocalOptions())
 
 
+@pytest.mark.thorough
 def test_a_second_table_equals_the_first(hive: Hive, tmp_path: Path) -> None:
     """All types, NULLs, updates, deletes and moved keys, after the rows with which the feed begins."""
     appended(hive, *map(row, range(6)), nothing(6))
@@ -122,6 +123,7 @@ def test_a_second_table_equals_the_first(hive: Hive, tmp_path: Path) -> None:
     assert len(stored(hive, SOURCE)) == 7
 
 
+@pytest.mark.thorough
 def test_the_form_of_envelopes(hive: Hive) -> None:
     """An update has both rows, a delete a tombstone, a transaction its beginning and its end with counts."""
     appended(hive, row(1), row(2))

@@ -209,6 +209,7 @@ HARMLESS = [
 ]
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(("kind", "message"), HARMLESS)
 def test_changes_of_other_tables_do_not_stop_a_run(logs: MessageLogs, kind: str, message: str) -> None:
     """And tables that are created, and indices."""

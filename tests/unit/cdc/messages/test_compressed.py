@@ -93,6 +93,7 @@ def test_the_lines_are_those_of_the_file_before(
     )
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("ending", KINDS)
 def test_a_compressed_log_is_applied(notes: IngestedTable, ending: str) -> None:
     """In the order of lines: a rest that is added later goes on where the log ended."""
@@ -138,6 +139,7 @@ def damaged(ending: str) -> list[bytes]:
     ]
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(("ending", "data"), [(each, data) for each in KINDS for data in damaged(each)])
 def test_a_file_that_is_not_whole_is_refused(
     notes: IngestedTable, capsys: pytest.CaptureFixture[str], ending: str, data: bytes
@@ -169,6 +171,7 @@ def test_a_file_is_read_up_to_the_size_that_it_had(tmp_path: Path, ending: str) 
     assert [text for some in read_lines(file, part) for _, text in some] == ["1"]
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("ending", KINDS)
 def test_memory_holds_a_block(tmp_path: Path, ending: str) -> None:
     """Of a file of 64 MiB that is a few KiB when it is compressed."""

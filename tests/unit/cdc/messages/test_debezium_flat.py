@@ -81,6 +81,7 @@ def test_deletes_that_are_rewritten(people: IngestedTable, schema: str | None) -
     assert people.rows() == LEFT
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("schema", [None, "erp.shop.people"])
 @pytest.mark.parametrize("keeps_op", [True, False])
 def test_deletes_that_are_tombstones(people: IngestedTable, schema: str | None, *, keeps_op: bool) -> None:
@@ -107,6 +108,7 @@ def test_a_rewritten_delete_may_have_a_tombstone_behind_it(people: IngestedTable
     assert people.rows() == LEFT[1:]
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(
     ("lines", "words"),
     [
@@ -151,6 +153,7 @@ def test_whose_row_a_message_is(
 POSTGRES = {"__table": "people", "__db": "erp", "__lsn": 5}
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(
     ("added", "topic", "followed", "words"),
     [
@@ -261,6 +264,7 @@ def test_a_key_that_is_not_the_messages_own(
     assert people.rows() == [person(1, "b")]
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(
     "places",
     [
@@ -375,6 +379,7 @@ def flattened(recorded: Recorded, mode: str) -> str | None:
     return f"{recorded.key.json}\t{json.dumps({'schema': schema, 'payload': value}, ensure_ascii=False)}"
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("mode", ["rewrite", "tombstone"])
 def test_messages_of_a_real_connector(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str) -> None:
     """Flattened as the transformation does it, they give the rows that the envelopes give."""

@@ -66,6 +66,7 @@ def check(directory: Path, seed: int, form: str) -> None:
     check_promise(what, lambda: stored(home, hive_type, form, lines), promised)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", FORMATS)
 def test_random_messages(tmp_path: Path, form: str) -> None:
     """Some."""

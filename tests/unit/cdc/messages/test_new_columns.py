@@ -104,6 +104,7 @@ def shop(tmp_path: Path) -> Shop:
     return Shop(tmp_path)
 
 
+@pytest.mark.thorough
 def test_columns_are_added_with_their_types(shop: Shop) -> None:
     """Rows of messages from before a column was added are NULL in it, in one run with those after."""
     shop.write(OLD, {"id": 1, "note": "a"})
@@ -176,6 +177,7 @@ def test_a_column_that_may_be_renamed_is_not_added(shop: Shop) -> None:
     assert list(shop.types()) == ["id", "note"]
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(
     ("field", "message"),
     [

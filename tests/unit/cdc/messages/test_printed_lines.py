@@ -160,6 +160,7 @@ MOVED = json.loads(envelope("c", None, {"id": 2, "part": 3}, {**POSTGRES, "lsn":
 ONE_A_LINE = "".join(f"{json.dumps(each)}\n" for each in (CREATED, MOVED))
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(
     ("wrong", "said", "right"),
     [

@@ -64,6 +64,7 @@ def random_json(chance: random.Random, depth: int = 3) -> str:
     return "{" + ",".join(f"{name}:{blank}{part}" for name, part in zip(names, parts, strict=True)) + "}"
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("seed", range(5))
 def test_what_is_read_quickly_has_the_meaning_of_the_exact_reader(seed: int) -> None:
     """Whatever the text; and texts of which that reader knows better are not read quickly."""
@@ -100,6 +101,7 @@ def test_what_is_left_to_the_exact_reader(text: str) -> None:
     assert QuickParser().parsed(text) is None
 
 
+@pytest.mark.thorough
 def test_a_double_has_the_text_that_was_read() -> None:
     """Of any size."""
     chance = random.Random(7)

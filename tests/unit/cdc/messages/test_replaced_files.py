@@ -20,6 +20,7 @@ def insert(identifier: int, value: str, **others: object) -> str:
 OLD = [insert(1, "a"), insert(2, "b")]
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(
     "new",
     [
@@ -60,6 +61,7 @@ def test_the_way_on_by_a_greater_number(logs: MessageLogs) -> None:
     assert logs.rows() == {1: "a", 2: "b", 3: "c"}
 
 
+@pytest.mark.thorough
 def test_files_that_only_grow_go_on_working(logs: MessageLogs) -> None:
     """Appended, added, and deleted when they were read; large ones too."""
     filler = [insert(1, "x" * 1000) for _ in range(100)]
@@ -135,6 +137,7 @@ def test_a_slower_partition_is_refused(logs: MessageLogs) -> None:
     assert logs.rows() == {1: "a", 2: "b"}
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("kind", ["canal", "debezium"])
 def test_a_watermark_of_an_earlier_version_is_continued(
     logs: MessageLogs, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -156,6 +159,7 @@ def test_a_watermark_of_an_earlier_version_is_continued(
     assert logs.run(kind)["position"] is None
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("kind", ["canal", "debezium"])
 def test_a_file_may_be_compressed_when_it_was_read(logs: MessageLogs, kind: str) -> None:
     """As rotation does: the bytes before the compression are those that were read."""

@@ -43,6 +43,7 @@ def line(op: str, before: Row, after: Row, at: int, key: Row = None) -> str:
 CREATED = line("c", None, person(1, "a@x"), 1)
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(
     ("lines", "rest"),
     [
@@ -168,6 +169,7 @@ MIXED = [
 ]
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("tool", ["maxwell", "canal", "debezium"])
 @pytest.mark.parametrize("key", ["", ":ID"])
 def test_a_column_may_change_its_case(people: IngestedTable, tool: str, key: str) -> None:

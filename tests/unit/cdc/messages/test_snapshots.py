@@ -93,6 +93,7 @@ def again(pos: int) -> list[str]:
     return [mysql("r", n, "read again", pos, snapshot="true", server_id=0) for n in (1, 2)]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("runs", [1, 2])
 def test_a_second_snapshot_among_lines(logs: MessageLogs, runs: int) -> None:
     """Refused, since row 3 may have been deleted meanwhile; replaces all rows, or is merged, if chosen."""
@@ -114,6 +115,7 @@ def test_a_second_snapshot_among_lines(logs: MessageLogs, runs: int) -> None:
     assert logs.rows() == {**merged, 5: "last"}
 
 
+@pytest.mark.thorough
 def test_the_rest_of_a_snapshot_is_not_a_second_one(logs: MessageLogs) -> None:
     """Rows of one snapshot come in several runs, then changes."""
     first, second = again(300)

@@ -85,6 +85,7 @@ def shard(kind: str, database: str, operation: str, identifier: int, value: str,
     return debezium_message(op, identifier, value, db=database, pos=pos)
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("key", [":id", ""])
 @pytest.mark.parametrize("kind", ["debezium", "maxwell", "canal"])
 def test_shards_go_into_one_table_when_asked_for(logs: MessageLogs, kind: str, key: str) -> None:

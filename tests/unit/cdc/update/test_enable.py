@@ -68,6 +68,7 @@ def test_g2_an_insert_only_method_needs_the_primary_key(make_shop: MakeShop) -> 
     assert shop.source.objects()
 
 
+@pytest.mark.thorough
 def test_g2_an_insert_only_method_sees_inserts_alone(make_shop: MakeShop) -> None:
     """Updates and deletes are not captured; an insert of a present key with other values is refused."""
     shop = make_shop()
@@ -143,6 +144,7 @@ def test_a_stopped_enable_goes_on(make_shop: MakeShop) -> None:
         shop.enable(time_zone="Asia/Tokyo")
 
 
+@pytest.mark.thorough
 def test_two_tables_may_follow_one(make_shop: MakeShop) -> None:
     """Each has a log of its own."""
     shop = make_shop()

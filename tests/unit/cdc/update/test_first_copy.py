@@ -133,6 +133,7 @@ def test_rows_of_the_target_are_seen_under_the_lock(make_shop: MakeShop) -> None
     assert len(shop.rows()) == 2
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("by", ["log", "keys"])
 def test_an_emptied_source_empties_a_target_that_has_rows(make_shop: MakeShop, by: str) -> None:
     """A dry run counts the same deletes, and deletes nothing."""

@@ -29,6 +29,7 @@ def _path(shop: Shop) -> Path:
     return shop.source.path
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("later", [[], ["INSERT INTO orders VALUES (7, 'new', '7'), (8, 'new', '8')"]])
 def test_a_restored_source_is_refused(make_shop: MakeShop, tmp_path: Path, later: list[str]) -> None:
     """Whether its log is empty, or gives numbers a second time; what is advised makes both sides equal."""
@@ -49,6 +50,7 @@ def test_a_restored_source_is_refused(make_shop: MakeShop, tmp_path: Path, later
     assert [row["id"] for row in shop.rows()] == [row[0] for row in shop.source.rows("SELECT id FROM orders")]
 
 
+@pytest.mark.thorough
 def test_a_source_restored_to_shortly_before_is_compared(make_shop: MakeShop, tmp_path: Path) -> None:
     """Numbers of the log are given a second time, so it is not the log of the last extraction."""
     shop, _ = _followed(make_shop)
@@ -111,6 +113,7 @@ def test_a_source_restored_from_before_the_first_copy_is_compared(
     assert shop.extract().ingested.position is None
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("side", ["source", "log"])
 def test_a_repair_is_the_way_on(make_shop: MakeShop, tmp_path: Path, side: str) -> None:
     """After a restored source, and after the log was dropped."""

@@ -69,6 +69,7 @@ def test_a_property_that_is_missing_is_named() -> None:
             UpdateSettings.of("d.t", {key: value for key, value in good.items() if key != PREFIX + name})
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("name", json.loads(MARK.to_position().text))
 def test_a_part_of_a_position_is_typed_or_refused(name: str) -> None:
     """Whatever stands in its place."""

@@ -55,6 +55,7 @@ def test_a_row_whose_version_is_not_a_point_of_the_order_is_read_each_time(shop:
         assert _extracted(shop) == (_items(shop), [])
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     "statement",
     [
@@ -74,6 +75,7 @@ def test_a_version_below_the_bound_makes_the_extraction_compare_the_table(shop: 
     assert _extracted(shop) == (_items(shop), [])
 
 
+@pytest.mark.thorough
 def test_numbers_that_are_given_again_are_seen(shop: Shop) -> None:
     """The greatest row is deleted, and MAX + 1 gives its number to another one."""
     shop.source.run("DELETE FROM orders WHERE id = 3", "INSERT INTO orders VALUES (4, 'new', 21)")

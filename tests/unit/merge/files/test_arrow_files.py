@@ -119,6 +119,7 @@ def test_why_a_value_of_json_does_not_fit(tmp_path: Path, text: str, message: st
         rows(tmp_path / "c.json", text + "\n")
 
 
+@pytest.mark.thorough
 def test_quotes_are_checked_wherever_blocks_end() -> None:
     """The verdict does not depend on how many bytes are read at once."""
     chance = random.Random(7)

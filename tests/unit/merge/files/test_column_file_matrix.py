@@ -81,6 +81,7 @@ def test_durations_that_pyarrow_reads_as_numbers(tmp_path: Path) -> None:
         stored(tmp_path / "other", "bigint", file, "apply")
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", ["parquet", "orc"])
 def test_random_files(tmp_path: Path, form: str) -> None:
     """Some."""

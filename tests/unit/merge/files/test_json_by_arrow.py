@@ -28,6 +28,7 @@ def by_python(lines: list[str], kind: HiveType) -> pa.Array | None:
         return None
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("hive_type", [t for t in FLAT_TYPES if parse_hive_type(t).family in READ_BY_ARROW])
 def test_random_values(hive_type: str) -> None:
     rng = random.Random(hive_type)

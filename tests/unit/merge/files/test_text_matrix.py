@@ -112,6 +112,7 @@ def check(directory: Path, seed: int, form: str) -> None:
     check_promise(what, lambda: stored(home, hive_type, file, way), promised)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("form", ["csv", "json"])
 def test_random_files(tmp_path: Path, form: str) -> None:
     """Some."""

@@ -198,6 +198,7 @@ BAD = [
 ]
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(("rows", "options", "error", "message"), BAD)
 def test_what_is_refused(
     client: MutatorClient,
@@ -337,6 +338,7 @@ def test_a_source_that_is_too_large(client: MutatorClient) -> None:
         upsert(transaction, source, local=LocalOptions(memory_bytes=1 << 20))
 
 
+@pytest.mark.thorough
 def test_the_report_says_when_compaction_is_due(client: MutatorClient) -> None:
     """After so many deltas that merges take long; a compaction is Hive's to make."""
     found = []

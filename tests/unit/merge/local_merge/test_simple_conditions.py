@@ -216,6 +216,7 @@ def test_other_texts_are_for_spark(text: str, part: str) -> None:
     assert part in message
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("text", "part"),
     [

@@ -97,6 +97,7 @@ def committed(client: MutatorClient, merge: LocalMerge) -> tuple[MergeCounts, li
     return total, found
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(
     ("setting", "value"), [("_SMALL_SPLIT_BYTES", 1 << 18), ("_BYTES_PER_SOUGHT_ROW", 0)]
 )

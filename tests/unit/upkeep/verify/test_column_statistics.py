@@ -99,6 +99,7 @@ def test_true_statistics_are_no_finding(metastore: InMemoryMetastore, place: str
     assert findings(metastore) == ()
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
 def test_a_lie_is_found(metastore: InMemoryMetastore, place: str, lie: ColumnStatistics) -> None:
     """The column and both values are named; it is damage if Hive answers queries from it."""

@@ -28,6 +28,7 @@ def _cases() -> list[object]:
     return [pytest.param(d, id=d.name, marks=() if d.is_main else pytest.mark.long) for d in DAMAGES]
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("damage", _cases())
 def test_damage_is_found(tmp_path: Path, damage: Damage, sound_tables: dict[AcidVersion, SoundTable]) -> None:
     """The rule, the file and the row are named; the report is not sound."""

@@ -36,6 +36,7 @@ def _findings(path: Path) -> tuple[Finding, ...]:
     return verify_view(open_directory(path.parent, WIDE_COLUMNS, acid_version="2"), threads=1).findings
 
 
+@pytest.mark.thorough
 def test_positions_of_a_writer_pass_and_others_show(file: Path) -> None:
     """A number that names another byte, run, value or bit; it may also be one that names the same place."""
     assert _findings(file) == ()
@@ -71,6 +72,7 @@ def test_what_java_does_not_find_its_way_by(file: Path, what: str, field: int, v
     assert "unreadable" in {each.rule_name for each in _findings(file)}, what
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize(
     ("field", "value", "found"),
     [

@@ -23,6 +23,7 @@ def test_sound_tables_are_found_sound(tmp_path: Path, version: AcidVersion) -> N
     assert report.file_count == (6 if version is AcidVersion.V1_LEGACY else 8)
 
 
+@pytest.mark.thorough(1)
 @pytest.mark.parametrize("name", GOLDEN_TABLES)
 def test_tables_of_real_hives_are_found_sound(name: str) -> None:
     """Not even a notice; and as many rows as Hive read."""
