@@ -301,8 +301,8 @@ def _requested_and_done(
     return [
         done.get(partition)
         or CompactionError(
-            f"table {_place(table, partition)}: a compaction is queued or running already. Wait for it: "
-            "hive-mutate show compactions"
+            f"table {_place(table, partition)}: a compaction is queued, running or not cleaned yet. Wait "
+            "for it: hive-mutate show compactions"
         )
         for partition in partitions
     ]
