@@ -126,8 +126,19 @@ class ServerCalls:
         return self._configuration.get(name, default)
 
     def together(self, *calls: Callable[[], Any]) -> list[Any]:
-        """Make the calls one after the other, since there is no network to wait for."""
-        return [call() for call in calls]
+        """Make the calls one after the other, since there is no network to wait for.
+
+        See :meth:`MetastoreClient.together`.
+        """
+        results, errors = [], []
+        for call in calls:
+            try:
+                results.append(call())
+            except Exception as error:
+                errors.append(error)
+        if errors:
+            raise errors[0]
+        return results
 
     def close(self) -> None:
         """Do nothing: the server and its transactions stay alive."""

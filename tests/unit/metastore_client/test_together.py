@@ -41,7 +41,7 @@ def test_calls_wait_at_the_same_time(client: ThriftMetastoreClient) -> None:
     assert sorted(client.together(*[lambda: meeting.wait(BOUND_SECONDS)] * MOST_TOGETHER)) == [0, 1, 2, 3]
 
 
-def test_the_first_error_is_raised_after_all_have_ended(client: ThriftMetastoreClient) -> None:
+def test_the_first_error_is_raised_after_all_have_ended(either: MetastoreClient) -> None:
     ended = threading.Event()
 
     def fails(text: str) -> None:
@@ -52,7 +52,7 @@ def test_the_first_error_is_raised_after_all_have_ended(client: ThriftMetastoreC
         ended.set()
 
     with pytest.raises(ValueError, match="first"):
-        client.together(lambda: fails("first"), ends, lambda: fails("third"))
+        either.together(lambda: fails("first"), ends, lambda: fails("third"))
     assert ended.is_set()
 
 
