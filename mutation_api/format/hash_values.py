@@ -68,7 +68,7 @@ def texts(array: pa.Array) -> Texts:
 
 
 def words_of(found: Texts) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-    """Return the eight bytes at each byte of n strings as little-endian numbers, without copying them.
+    """Return the eight bytes at each byte of n strings as little-endian numbers, which share one copy.
 
     Returns:
         The numbers, and the positions in them at which the strings start (shape (n,)). Behind the last string

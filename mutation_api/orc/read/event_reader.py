@@ -186,8 +186,8 @@ def _read_acid(
     columns = FileColumns(source, file, wanted, in_file, stored[ROW])
     canonical = {name: field for field, name in stored.items()}
     names, early = [stored[name] for name in _KEY_FIELDS], columns.early_names
-    chooses = drops_rows and wanted.only is not None and bool(early)
-    is_read_first = chooses and wanted.only is not None and wanted.only.is_read_first
+    choice = wanted.only if drops_rows and early else None
+    is_read_first = choice is not None and choice.is_read_first
     sought = columns.sought_rows() if drops_rows else None
     if sought is not None:
         without = sought.stripes_without_ids()
@@ -203,15 +203,15 @@ def _read_acid(
         groups = columns.groups_with_keys(index) if drops_rows else None
         if groups is not None and not len(groups):
             continue
-        is_worth_it = chooses and has_cheap_requests and source.stripe_rows(index) >= _MANY_ROWS
-        events = columns.event_ranges if is_worth_it else None
-        is_numbered = events is not None and events.is_numbered(index)
+        is_worth_it = choice is not None and has_cheap_requests and source.stripe_rows(index) >= _MANY_ROWS
+        ranges = columns.event_ranges if is_worth_it else None
+        numbers = None if ranges is None else ranges.numbers(index)
         stripe = None
-        if is_read_first or is_numbered:
+        if is_read_first or numbers is not None:
             stripe = _Stripe(columns, index, source.read_stripe(index, early, groups), groups)
             if not len(stripe.chosen):
                 continue
-            numbered = events.rows_at(index, stripe.chosen) if events and is_numbered else None
+            numbered = None if numbers is None else numbers.rows_at(stripe.chosen)
             if numbered is not None:
                 yield numbered.ends, _NumberedStripe(columns, index, numbered, stripe.chosen_early())
                 continue

@@ -156,60 +156,73 @@ class NumberedRows:
 
 
 @dataclass(frozen=True)
+class StripeNumbers:
+    """The ROW__IDs of a stripe whose rows were inserted by one statement and numbered without a gap.
+
+    Attributes:
+        source: the file.
+        file: its kind and place.
+        index: the number of the stripe.
+        first: the event fields of the first row, by lower-case name; only the row ids of the others differ.
+    """
+
+    source: OrcInput
+    file: EventFile
+    index: int
+    first: Mapping[str, int]
+
+    def rows_at(self, positions: NDArray[np.int64]) -> NumberedRows | None:
+        """Return the rows at these positions, without reading all event fields.
+
+        Only their row ids are read, which proves that the rows are where they are expected.
+
+        Returns:
+            None if other row ids are stored there.
+        """
+        first, count = self.first[ROW_ID], self.source.stripe_rows(self.index)
+        (name,) = (name for name in self.source.schema.names if name.lower() == ROW_ID)
+        stored = self.source.read_rows(self.index, [name], positions, count).column(0)
+        row_ids = positions + first
+        if stored.null_count or not np.array_equal(stored.to_numpy(), row_ids):
+            return None
+        ends = self._keys(np.array([first, first + count - 1]))
+        return NumberedRows(count, ends, positions, self._keys(row_ids))
+
+    def _keys(self, row_ids: NDArray[np.int64]) -> EventKeys:
+        original_txn, bucket, current_txn = (
+            self.first[name] for name in (ORIGINAL_TRANSACTION, BUCKET, CURRENT_TRANSACTION)
+        )
+        return EventKeys.inserted(row_ids, original_txn, bucket, current_txn, self.file.precedence)
+
+
+@dataclass(frozen=True)
 class EventRanges:
     """The ranges of the event fields that a file's writer recorded.
 
     Attributes:
         source: the file.
         file: its kind and place.
-        stripes: for each stripe, the known ranges, by lower-case name.
+        stripes: for each stripe, or only the first ones, the known ranges, by lower-case name.
     """
 
     source: OrcInput
     file: EventFile
     stripes: Sequence[Mapping[str, Range]]
 
-    def rows_at(self, index: int, positions: NDArray[np.int64]) -> NumberedRows | None:
-        """Return the rows at these positions of a stripe, without reading all event fields.
-
-        Only their row ids are read, which proves that the rows are where they are expected.
-
-        Returns:
-            None if the stripe was not written by one statement, or its numbers have gaps.
-        """
-        if not self.is_numbered(index):
-            return None
-        ranges, count = self.of(index), self.source.stripe_rows(index)
-        low, high = ({name: ranges[name][end] for name in _EVENT_NAMES} for end in (0, 1))
-        first, last = low[ROW_ID], high[ROW_ID]
-        (name,) = (name for name in self.source.schema.names if name.lower() == ROW_ID)
-        stored = self.source.read_rows(index, [name], positions, count).column(0)
-        row_ids = positions + first
-        if stored.null_count or not np.array_equal(stored.to_numpy(), row_ids):
-            return None
-
-        def keys(ids: NDArray[np.int64]) -> EventKeys:
-            event = (low[ORIGINAL_TRANSACTION], low[BUCKET], low[CURRENT_TRANSACTION], self.file.precedence)
-            return EventKeys.inserted(ids, *event)
-
-        return NumberedRows(count, keys(np.array([first, last])), positions, keys(row_ids))
-
-    def is_numbered(self, index: int) -> bool:
-        """Return True if one statement inserted all rows of a stripe, and numbered them without a gap."""
-        ranges = self.of(index)
+    def numbers(self, index: int) -> StripeNumbers | None:
+        """Return the ROW__IDs of a stripe. None if its rows are of several statements, or have gaps."""
+        ranges = self.stripes[index] if index < len(self.stripes) else {}
         if any(name not in ranges for name in _EVENT_NAMES):
-            return False
+            return None
         constants = [ranges[name] for name in _EVENT_NAMES if name != ROW_ID]
         first, last = ranges[ROW_ID]
-        return (
-            all(low == high for low, high in constants)
-            and ranges[OPERATION][0] == Operation.INSERT
-            and last - first + 1 == self.source.stripe_rows(index)
-        )
-
-    def of(self, index: int) -> Mapping[str, Range]:
-        """Return the ranges of a stripe."""
-        return self.stripes[index] if index < len(self.stripes) else {}
+        if (
+            any(low != high for low, high in constants)
+            or ranges[OPERATION][0] != Operation.INSERT
+            or last - first + 1 != self.source.stripe_rows(index)
+        ):
+            return None
+        return StripeNumbers(self.source, self.file, index, {name: ranges[name][0] for name in _EVENT_NAMES})
 
 
 @dataclass(frozen=True)
@@ -238,12 +251,12 @@ class SoughtRows:
         return found
 
     def numbered(self, index: int) -> NumberedRows | None:
-        """Return the rows in a stripe, see :meth:`EventRanges.rows_at`."""
-        if not self.events.is_numbered(index):
+        """Return the rows in a stripe; see :class:`StripeNumbers`."""
+        numbers = self.events.numbers(index)
+        if numbers is None:
             return None
-        ranges = self.events.of(index)
-        is_here = self._may_be_in(ranges) & (self.sought.bucket == ranges[BUCKET][0])
-        return self.events.rows_at(index, self.sought.row_id[is_here] - ranges[ROW_ID][0])
+        is_here = self._may_be_in(self.events.stripes[index]) & (self.sought.bucket == numbers.first[BUCKET])
+        return numbers.rows_at(self.sought.row_id[is_here] - numbers.first[ROW_ID])
 
 
 @dataclass(frozen=True)
