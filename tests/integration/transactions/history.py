@@ -25,6 +25,8 @@ from mutation_api.transaction.builder import MutatorClientBuilder
 from mutation_api.transaction.transaction import Transaction
 from mutation_api.upkeep.compactor import compact_partition
 from mutation_api.write.coordinator import MutatorCoordinator
+from tests.integration.storages.remote_table import check_nothing_is_left
+from tests.integration.upkeep.soundness import check_sound
 
 RowId = tuple[int, int, int]
 Row = tuple[int, str | None, float | None]
@@ -353,6 +355,11 @@ class History:
         if vectors:
             found = self.hive_rows("vector")
             assert values_of(found) == self.model.values(), f"Hive's vectorised reader\n{self.story()}"
+
+    def check_end(self) -> None:
+        """Compare the table with the metastore's records, and look for leftovers."""
+        assert check_sound(self.metastore, self.full_name).row_count == len(self.model.rows())
+        check_nothing_is_left(self.metastore, self.database)
 
     def agree(self, who: str, found: list[Found], expected: list[Found]) -> None:
         """Compare, and say what is missing and what is too much."""

@@ -29,9 +29,8 @@ from mutation_api.upkeep.create_acid_table import create_acid_table
 from mutation_api.write.coordinator import MutatorCoordinator
 from tests.fixtures.fix_hive_elsewhere import KINDS
 from tests.fixtures.fix_judge import new_database, started
-from tests.integration.storages.remote_table import check_nothing_is_left, text_for_judge
+from tests.integration.storages.remote_table import text_for_judge
 from tests.integration.transactions.history import Found, History, Model, Row, RowId, Step, in_order
-from tests.integration.upkeep.soundness import check_sound
 
 pytestmark = pytest.mark.slow
 
@@ -256,8 +255,7 @@ def _run(hive: HiveJudge, database: str, seed: int, steps: int = STEPS_PER_HISTO
         for number in range(1, steps + 1):
             history.step()
             history.check(vectors=number % 2 == 0)
-        assert check_sound(metastore, history.full_name).row_count == len(history.model.rows())
-        check_nothing_is_left(metastore, database)
+        history.check_end()
 
 
 @pytest.mark.long  # of 2.3 by default, in test_random_histories.py

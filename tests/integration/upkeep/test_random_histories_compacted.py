@@ -12,11 +12,9 @@ import pytest
 from judges.hive.judge import HiveJudge
 from metastore_client import open_client
 from metastore_client.model import CompactionType
-from tests.integration.storages.remote_table import check_nothing_is_left
 from tests.integration.transactions.history import History, Step
 from tests.integration.transactions.test_random_histories import HistoryOfHive2
 from tests.integration.transactions.test_random_histories_lines import HistoryWithWriteIds
-from tests.integration.upkeep.soundness import check_sound
 
 pytestmark = [pytest.mark.slow, pytest.mark.long]
 
@@ -70,8 +68,7 @@ def _run(hive: HiveJudge, database: str, seed: int) -> None:
             history.step()
             history.check_after_step()
         history.check()
-        assert check_sound(metastore, history.full_name).row_count == len(history.model.rows())
-        check_nothing_is_left(metastore, database)
+        history.check_end()
 
 
 @pytest.mark.parametrize(
