@@ -325,12 +325,12 @@ class FileColumns:
             None if all groups are to be read, as it is not faster to read these alone.
         """
         only, groups = self.wanted.only, self.source.row_groups(index)
-        if only is None or groups.count < _FEW_GROUPS or not any(self._key_ranges[index : index + 1]):
+        if only is None or not any(self._key_ranges[index : index + 1]):
             return None
-        ranges = self._by_column(self.source.group_ranges(index, self._key_types))
-        if not ranges:
-            return None
-        found = np.flatnonzero(only.may_hold(ranges))
+        found = np.arange(groups.count)
+        if groups.count >= _FEW_GROUPS:
+            ranges = self._by_column(self.source.group_ranges(index, self._key_types))
+            found = np.flatnonzero(only.may_hold(ranges)) if ranges else found
         for name, hashes in self._equal_hashes.items():
             filters = self.source.bloom_filters(index, name, self._key_types[name]) if len(found) else []
             if filters:

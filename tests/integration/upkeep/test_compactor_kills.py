@@ -45,6 +45,9 @@ WAITING = {PAST_QUEUE, KEEP_PAST_QUEUE}
 LOCKING = {*WAITING, RESTORE}
 """The actions that wait for all transactions, and those that take an exclusive lock."""
 PAST = {PAST_QUEUE: BUCKETS, KEEP_PAST_QUEUE: BUCKETS, RESTORE: BUCKETS}
+QUEUED_ONES = "compactions by this library"
+WITHOUT_QUEUE = "compactions by this library without the queue"
+FEATURES = {RESTORE: "files from before a compaction come back"}
 
 
 class Killed:
@@ -175,12 +178,18 @@ def check_killed_at_every_step(killed: Killed, action: str, layout: str) -> int:
     return len(steps)
 
 
-@pytest.mark.feature("compactions by this library")
 @pytest.mark.parametrize(
     ("hive_line", "action"),
     [
-        *((line, action) for line in ("2.3", "3.1") for action in PAST),
-        *(("4.1", action) for action in QUEUED),
+        *(
+            pytest.param(line, action, marks=pytest.mark.feature(FEATURES.get(action, WITHOUT_QUEUE)))
+            for line in ("2.3", "3.1")
+            for action in PAST
+        ),
+        *(
+            pytest.param("4.1", action, marks=pytest.mark.feature(FEATURES.get(action, QUEUED_ONES)))
+            for action in QUEUED
+        ),
     ],
     indirect=["hive_line"],
 )
