@@ -3,6 +3,10 @@
 A transaction of the kind COMPACTION holds a shared lock on the table. New directories have it in their names
 (``base_9_v12``, ``delta_4_9_v12``), so no reader sees them before the commit.
 
+The queue is told after the commit. If a process told it before and died in between, the cleaner of Hive 4.2
+would wait for that commit for ever, and no compaction of the partition would be accepted again. After the
+commit, the worst that stays is an entry of a dead worker, which ends like all of them.
+
 Small partitions of one table share a transaction, since opening, locking and committing take the server
 several times as long as it takes to compact them. One that fails does not hold up the others: its directories
 are removed before the commit. If they cannot be, nothing is committed.
@@ -92,8 +96,13 @@ def compact_queued(
 
 
 def _report_failure(metastore: MetastoreClient, job: CompactionJob, error: BaseException) -> None:
+    _report(metastore, job, CompactionEnd.FAILED, f"{type(error).__name__}: {error}")
+
+
+def _report(metastore: MetastoreClient, job: CompactionJob, end: CompactionEnd, reason: str = "") -> None:
+    """Tell the queue how a compaction ended. A failure to tell is only logged."""
     try:
-        metastore.compaction_ended(job, CompactionEnd.FAILED, f"{type(error).__name__}: {error}")
+        metastore.compaction_ended(job, end, reason)
     except MetastoreError as failure:
         _log.warning("could not report the end of compaction %d: %s", job.id, failure)
 
@@ -110,7 +119,7 @@ def _done(metastore: MetastoreClient, client: MutatorClient, parts: list[_Part])
         for part in parts:
             part.try_to(functools.partial(part.publish, snapshot))
         for part in parts:
-            part.try_to(part.end)
+            part.try_to(part.check)
         _check_committable(parts)
         snapshot.commit()
     except CommitOutcomeUnknownError:
@@ -121,8 +130,8 @@ def _done(metastore: MetastoreClient, client: MutatorClient, parts: list[_Part])
             part.remove()
         raise
     for part in parts:
-        if part.work is not None and part.error is None and part.files is not None:
-            remove_expired(part.work.view.locations[part.partition])
+        if part.error is None:
+            part.end()
     return parts
 
 
@@ -145,6 +154,7 @@ class _Part:
     work: PartitionCompaction | None = None
     files: Sequence[CompactedFile] | None = None
     kept: KeptFiles | None = None
+    outcome: CompactionEnd = CompactionEnd.DONE
     error: Exception | None = None
     seconds: float = 0.0
 
@@ -191,20 +201,24 @@ class _Part:
         )
         self.files = self.work.publish() if self.work.is_needed else None
 
-    def end(self) -> None:
-        """Check that nobody else compacted the partition, and report the end to the queue."""
+    def check(self) -> None:
+        """Keep the old files if they are to be kept, and check that nobody else compacted the partition."""
         assert self.work is not None
         if self.files is None:
             # As Hive's worker does: without new files, the cleaner still removes those of aborted ids.
-            end = CompactionEnd.DONE if self.work.has_unread else CompactionEnd.REFUSED
-            self.metastore.compaction_ended(self.job, end, "there is nothing to compact")
+            self.outcome = CompactionEnd.DONE if self.work.has_unread else CompactionEnd.REFUSED
             return
         if self.work.settings.keep_old is not None:
             self.kept = keep_files(self.work, self.work.settings.keep_old)
         with metastore_errors_as_ours(f"table {self.name}: its compaction could not be committed"):
             self._check_no_rival()
             self._check_still_given()
-            self.metastore.compaction_ended(self.job, CompactionEnd.DONE)
+
+    def end(self) -> None:
+        """Tell the queue about the committed compaction, and remove files that were kept long enough."""
+        _report(self.metastore, self.job, self.outcome, "" if self.files else "there is nothing to compact")
+        if self.work is not None and self.files is not None:
+            remove_expired(self.work.view.locations[self.partition])
 
     def remove(self) -> None:
         """Remove the files that were written or kept. A failure is only logged."""

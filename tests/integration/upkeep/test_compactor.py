@@ -8,6 +8,7 @@ import pytest
 from pyarrow import orc
 
 from judges.hive.judge import HiveJudge
+from metastore_client.errors import MetastoreUnavailableError
 from metastore_client.model import CompactionEnd, CompactionType, TxnState
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from metastore_client.valid_ids import ValidIdList
@@ -146,13 +147,40 @@ def test_a_compactor_that_dies_changes_nothing(
         (LocalStorage, "publish"),
         (partition_compaction, "check_compacted"),
         (ThriftMetastoreClient, "compaction_began"),
-        (ThriftMetastoreClient, "compaction_ended"),
         (ThriftMetastoreClient, "commit_txn"),
     ]
     for name in deaths(monkeypatch, steps, lambda: compact_partition(shop.metastore, shop.name, kind=kind)):
         assert shop.rows() == before, name
         assert not [each for each in shop.directories() if "_v0" in each], name
     assert shop.compact(kind=kind) is not None
+
+
+@LINES
+def test_a_compactor_that_dies_before_its_report(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the commit and the report to the queue: it is compacted, and the next compactor lets clean."""
+    shop.create("")
+    shop.append(1, 2)
+    shop.append(3)
+    shop.hive.table(shop.name).delete(where="id = 2")
+    before = shop.rows()
+    begin_as_dead_process(monkeypatch)
+
+    def lose(*_: object) -> None:
+        raise MetastoreUnavailableError("the connection was lost")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ThriftMetastoreClient, "compaction_ended", lose)
+        assert compact_partition(shop.metastore, shop.name).directory is not None
+    assert shop.states() == ["working"]
+    shop.judge.cleaner()
+    assert shop.rows() == before
+    assert len(shop.directories()) == 4
+    monkeypatch.undo()
+    assert compact_partition(shop.metastore, shop.name).directory is None
+    assert sorted(shop.states()) == ["failed", "ready for cleaning"]
+    shop.judge.clean(shop.name)
+    assert [each.partition("_v")[0] for each in shop.directories()] == ["base_0000003"]
+    assert shop.rows() == before
 
 
 @pytest.mark.parametrize("kind", ["major", pytest.param("minor", marks=pytest.mark.long)])

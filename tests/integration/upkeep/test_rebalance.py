@@ -217,7 +217,6 @@ def test_killed_before_each_step(shop: Shop, monkeypatch: pytest.MonkeyPatch) ->
         (LocalStorage, "publish"),
         (LocalStorage, "publish_directory"),
         (partition_compaction, "check_rebalanced"),
-        (ThriftMetastoreClient, "compaction_ended"),
         (ThriftMetastoreClient, "commit_txn"),
     ]
 

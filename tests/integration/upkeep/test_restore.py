@@ -188,7 +188,6 @@ def test_a_compactor_that_dies_keeps_nothing_wrong(
     rows = shop.rows()
     steps = [
         (kept_files, "copy_file"),
-        (type(shop.metastore), "compaction_ended"),
         (type(shop.metastore), "commit_txn"),
     ]
     for name in deaths(monkeypatch, steps, lambda: compact(shop, partition, kind=kind)):
