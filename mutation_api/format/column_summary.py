@@ -28,7 +28,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from mutation_api.format.hash_values import PAIR, seconds_and_nanos, view
+from mutation_api.format.hash_values import PAIR, is_ascii, seconds_and_nanos, view
 from mutation_api.format.hive_type import TypeFamily, parse_hive_type
 from mutation_api.format.murmur3 import BLOCK, Words, hashes_of_bytes, hashes_of_longs
 from mutation_api.format.timestamps import FIRST_GREGORIAN_DAY, SECONDS_PER_DAY
@@ -91,6 +91,8 @@ class DistinctSketch:
         """While they are few: the 25 bits of the last hash of each register, which need not be looked up."""
         self._ranks = np.zeros(_COUNT, np.uint8)
         self._limits = np.zeros(_COUNT, np.uint64)
+        self._least_limit = np.uint64(0)
+        """The bits of a hash, in their places, that are 0 if it can raise any register."""
 
     def add(self, hashes: Words) -> None:
         """Add values by their hashes (shape (n,)); see :mod:`.murmur3`."""
@@ -186,6 +188,7 @@ class DistinctSketch:
         self._raise(registers, (codes & np.uint64((1 << _RANK_BITS) - 1)).astype(np.uint8))
 
     def _add_many(self, hashes: Words) -> None:
+        hashes = hashes[hashes & self._least_limit == 0]
         registers = (hashes & _REGISTER).astype(np.int64)
         others = hashes >> _SHIFT
         higher = np.flatnonzero((self._limits[registers] & others) == 0)
@@ -195,6 +198,7 @@ class DistinctSketch:
     def _raise(self, registers: NDArray[np.int64], ranks: NDArray[np.uint8]) -> None:
         np.maximum.at(self._ranks, registers, ranks)
         self._limits = _LIMITS[self._ranks]
+        self._least_limit = self._limits.min() << _SHIFT
 
 
 def _ranks_of(others: Words) -> NDArray[np.uint8]:
@@ -238,6 +242,11 @@ _EXACT_POWER = 22
 """The highest power of ten that a double holds without rounding."""
 LENGTHS: Final = (TypeFamily.TEXT, TypeFamily.BINARY)
 """The families whose lengths are recorded, and not their ranges."""
+
+
+_REPEATED = 4
+"""Values that are repeated so often are hashed once: finding the distinct ones is faster than hashing all."""
+_SAMPLE = 1024
 
 
 @dataclass
@@ -292,11 +301,11 @@ class ColumnSummary:
 
     def _add_lengths(self, family: TypeFamily, values: pa.Array) -> None:
         is_text = family is TypeFamily.TEXT
-        lengths = pc.utf8_length(values) if is_text else pc.binary_length(values)
+        lengths = pc.utf8_length(values) if is_text and not is_ascii(values) else pc.binary_length(values)
         self.length_sum += pc.sum(lengths).as_py()
         self.max_length = max(self.max_length, pc.max(lengths).as_py())
         if is_text:
-            self.sketch.add(hashes_of_bytes(values))
+            self.sketch.add(hashes_of_bytes(_without_repeated(values)))
 
     def _add_numbers(self, family: TypeFamily, values: pa.Array) -> bool:
         ends = pc.min_max(values)
@@ -308,7 +317,12 @@ class ColumnSummary:
         if family is TypeFamily.FLOAT and pc.any(pc.is_nan(values)).as_py():
             return False
         self._widen(low, high)
-        self.sketch.add(hashes_of_longs(_longs(family, values)))
+        numbers = _longs(family, values)
+        if isinstance(low, int) and (high - low) * _REPEATED < len(numbers):
+            is_there = np.zeros(high - low + 1, np.bool_)
+            is_there[numbers - low] = True
+            numbers = np.flatnonzero(is_there) + low
+        self.sketch.add(hashes_of_longs(numbers))
         return True
 
     def _widen(self, low: Any, high: Any) -> None:
@@ -331,6 +345,13 @@ class ColumnSummary:
             raise ValueError(f"{data!r} is not a sketch")
         low, high = (_as_number(end, family) for end in (low, high))
         return cls(rows, nulls, trues, low, high, length_sum, max_length, sketch)
+
+
+def _without_repeated(values: pa.Array) -> pa.Array:
+    """Return distinct strings if the first ones are repeated often, otherwise all."""
+    first = values.slice(0, _SAMPLE)
+    is_repeated = pc.count_distinct(first).as_py() * _REPEATED <= len(first)
+    return pc.unique(values) if is_repeated else values
 
 
 def _as_text(end: Any) -> str | None:

@@ -67,6 +67,13 @@ def texts(array: pa.Array) -> Texts:
     return Texts(data, offsets[:-1], offsets[1:])
 
 
+def is_ascii(array: pa.Array) -> bool:
+    """Return True if no string or binary value has a byte above 127."""
+    found = texts(array)
+    begin, end = (found.starts[0], found.ends[-1]) if len(array) else (0, 0)
+    return bool(found.data[begin:end].max(initial=0) < 128)
+
+
 def words_of(found: Texts) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     """Return the eight bytes at each byte of n strings as little-endian numbers, which share one copy.
 

@@ -11,10 +11,12 @@ import pytest
 from mutation_api.format.column_summary import (
     _BIASES,
     MOST_SPARSE,
+    ColumnSummary,
     DistinctSketch,
     RowSummary,
     summarised_families,
 )
+from mutation_api.format.hive_type import TypeFamily
 from mutation_api.format.murmur3 import BLOCK, hashes_of_bytes, hashes_of_longs
 from mutation_api.table.acid_table import AcidColumn
 
@@ -100,6 +102,35 @@ def test_the_expected_errors_of_estimates() -> None:
 def test_other_sketches_are_not_merged(data: bytes) -> None:
     """Another kind, another number of registers, and cut off ones."""
     assert DistinctSketch.from_bytes(data) is None
+
+
+@pytest.mark.parametrize("repeated", [1, 4, 5, 50])
+@pytest.mark.parametrize(
+    ("family", "values"),
+    [
+        (TypeFamily.INTEGER, pa.array(range(2**63 - 200, 2**63))),
+        (TypeFamily.INTEGER, pa.array(np.arange(-128, 128, dtype=np.int8))),
+        (TypeFamily.INTEGER, pa.array([-(2**63), 2**63 - 1, 0])),
+        (TypeFamily.DATE, pa.array(np.arange(-700, 700, 3, dtype=np.int32)).cast(pa.date32())),
+        (TypeFamily.TEXT, pa.array([f"a{n}" for n in range(700)])),
+        (TypeFamily.TEXT, pa.array([f"é{n}" for n in range(700)])),
+    ],
+)
+def test_repeated_values_are_as_single_ones(family: TypeFamily, values: pa.Array, repeated: int) -> None:
+    """Whether values are hashed once or each time, the sketch and the lengths are the same."""
+    summary = ColumnSummary()
+    assert summary.add(family, pa.concat_arrays([values] * repeated))
+    if family is TypeFamily.TEXT:
+        hashes = hashes_of_bytes(values)
+        lengths = [len(each) for each in values.to_pylist()] * repeated
+        assert (summary.length_sum, summary.max_length) == (sum(lengths), max(lengths))
+    else:
+        numbers = values.cast(pa.int32()) if family is TypeFamily.DATE else values
+        hashes = hashes_of_longs(numbers.to_numpy().astype(np.int64))
+        assert (summary.low, summary.high) == (min(numbers.to_pylist()), max(numbers.to_pylist()))
+    sketch = DistinctSketch()
+    sketch.add(hashes)
+    assert summary.sketch.to_bytes() == sketch.to_bytes()
 
 
 def test_a_summary_survives_json_and_merges() -> None:
