@@ -3,9 +3,9 @@
 A transaction of the kind COMPACTION holds a shared lock on the table. New directories have it in their names
 (``base_9_v12``, ``delta_4_9_v12``), so no reader sees them before the commit.
 
-The queue is told after the commit. If a process told it before and died in between, the cleaner of Hive 4.2
-would wait for that commit for ever, and no compaction of the partition would be accepted again. After the
-commit, the worst that stays is an entry of a dead worker, which ends like all of them.
+The end is reported to the queue after the commit. If a process reported it before and died in between, the
+cleaner of Hive 4.2 would wait for that commit for ever, and no compaction of the partition would be accepted
+again. After the commit, the worst that stays is an entry of a dead worker, which ends like all of them.
 
 Small partitions of one table share a transaction, since opening, locking and committing take the server
 several times as long as it takes to compact them. One that fails does not hold up the others: its directories
@@ -100,7 +100,7 @@ def _report_failure(metastore: MetastoreClient, job: CompactionJob, error: BaseE
 
 
 def _report(metastore: MetastoreClient, job: CompactionJob, end: CompactionEnd, reason: str = "") -> None:
-    """Tell the queue how a compaction ended. A failure to tell is only logged."""
+    """Report to the queue how a compaction ended. If this fails, it is only logged."""
     try:
         metastore.compaction_ended(job, end, reason)
     except MetastoreError as failure:
@@ -215,7 +215,7 @@ class _Part:
             self._check_still_given()
 
     def end(self) -> None:
-        """Tell the queue about the committed compaction, and remove files that were kept long enough."""
+        """Report the committed compaction to the queue, and remove files that were kept long enough."""
         _report(self.metastore, self.job, self.outcome, "" if self.files else "there is nothing to compact")
         if self.work is not None and self.files is not None:
             remove_expired(self.work.view.locations[self.partition])
