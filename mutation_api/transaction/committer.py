@@ -20,7 +20,7 @@ import errno
 import functools
 import logging
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Protocol
@@ -182,13 +182,16 @@ class Committer:
         for output in written:
             self._register(output)
         took_long = any(created for _, created in ensured)
-        self._counted += written
         counts = (
-            functools.partial(record_row_counts, self._metastore, o, created, None if took_long else table)
+            functools.partial(self._count, o, created, None if took_long else table)
             for o, (_, created), table in zip(written, ensured, described, strict=True)
         )
         self._metastore.together(*counts)
         return ensured
+
+    def _count(self, output: TableOutput, created: Collection[str], described: TableInfo | None) -> None:
+        record_row_counts(self._metastore, output, created, described)
+        self._counted.append(output)
 
     def remove_published(self) -> None:
         """Remove every directory and file that :meth:`publish` created, if the transaction never commits.

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from metastore_client.errors import MetastoreUnavailableError
 from metastore_client.model import PartitionInfo
 from metastore_client.testing import InMemoryMetastore
 from mutation_api.errors import (
@@ -200,6 +201,15 @@ def test_a_failure_half_way_removes_what_was_published(
     assert seen == [2]
     assert files_below(tmp_path) == []
     assert metastore.calls.count("record_row_counts") == 2  # what was recorded is taken back, too
+
+
+def test_row_counts_that_were_not_recorded_are_not_taken_back(metastore: InMemoryMetastore) -> None:
+    """Otherwise the metastore would have too few rows."""
+    table = _table(metastore)
+    metastore.fail_next("record_row_counts", MetastoreUnavailableError("cut"))
+    with pytest.raises(MetastoreUnavailableError):
+        _publish(metastore, table, stage(table, PARTITION))
+    assert metastore.calls.count("record_row_counts") == 1
 
 
 def test_a_file_that_cannot_be_moved_is_our_error(metastore: InMemoryMetastore, tmp_path: Path) -> None:
