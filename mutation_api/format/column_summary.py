@@ -32,6 +32,7 @@ from mutation_api.format.hash_values import PAIR, is_ascii, seconds_and_nanos, v
 from mutation_api.format.hive_type import TypeFamily, parse_hive_type
 from mutation_api.format.murmur3 import BLOCK, Words, hashes_of_bytes, hashes_of_longs
 from mutation_api.format.timestamps import FIRST_GREGORIAN_DAY, SECONDS_PER_DAY
+from mutation_api.format.varint import varint, varint_at
 
 _BITS = 10
 _COUNT = 1 << _BITS
@@ -129,13 +130,13 @@ class DistinctSketch:
         if self._codes is not None:
             gaps = np.diff(self._codes, prepend=np.uint64(0))
             numbers = [self.count(), len(self._codes), *(int(gap) for gap in gaps)]
-            return _MAGIC + bytes([_BITS << 4]) + b"".join(map(_varint, numbers))
+            return _MAGIC + bytes([_BITS << 4]) + b"".join(map(varint, numbers))
         width = int(self._ranks.max()).bit_length()
         if width not in _DENSE_WIDTHS:
-            return _MAGIC + bytes([_BITS << 4 | 7]) + _varint(self.count()) + self._ranks.tobytes()
+            return _MAGIC + bytes([_BITS << 4 | 7]) + varint(self.count()) + self._ranks.tobytes()
         places = np.arange(width - 1, -1, -1, dtype=np.uint8)
         bits = self._ranks[:, None] >> places & 1
-        return _MAGIC + bytes([_BITS << 4 | width]) + _varint(self.count()) + np.packbits(bits).tobytes()
+        return _MAGIC + bytes([_BITS << 4 | width]) + varint(self.count()) + np.packbits(bits).tobytes()
 
     @classmethod
     def from_bytes(cls, data: bytes) -> DistinctSketch | None:
@@ -144,13 +145,13 @@ class DistinctSketch:
             return None
         width = data[3] & 7
         try:
-            _, at = _parse_varint(data, 4)
+            _, at = varint_at(data, 4)
             sketch = cls()
             if not width:
-                length, at = _parse_varint(data, at)
+                length, at = varint_at(data, at)
                 gaps = []
                 for _ in range(length):
-                    gap, at = _parse_varint(data, at)
+                    gap, at = varint_at(data, at)
                     gaps.append(gap)
                 sketch._add_codes(np.cumsum(np.array(gaps, np.uint64), dtype=np.uint64))
                 return sketch
@@ -213,25 +214,6 @@ def _unpacked(data: bytes, width: int) -> NDArray[np.uint8]:
         return np.frombuffer(data, np.uint8, _COUNT)
     bits = np.unpackbits(np.frombuffer(data, np.uint8, _COUNT * width // 8)).reshape(_COUNT, width)
     return bits @ (1 << np.arange(width - 1, -1, -1)).astype(np.uint8)
-
-
-def _varint(number: int) -> bytes:
-    found = bytearray()
-    while number > 0x7F:
-        found.append(number & 0x7F | 0x80)
-        number >>= 7
-    return bytes((*found, number))
-
-
-def _parse_varint(data: bytes, at: int) -> tuple[int, int]:
-    """Return a number and the place behind it."""
-    number = shift = 0
-    while True:
-        byte = data[at]
-        number |= (byte & 0x7F) << shift
-        at, shift = at + 1, shift + 7
-        if byte < 0x80:
-            return number, at
 
 
 _LEAST = {

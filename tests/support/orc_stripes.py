@@ -6,8 +6,9 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+from mutation_api.format.varint import varint
 from mutation_api.orc.format.compression import Compression, original_chunks, unpacked
-from mutation_api.orc.format.protobuf import as_bytes, fields_of, numbers_in, varint
+from mutation_api.orc.format.protobuf import as_bytes, fields_of, numbers_in
 from mutation_api.orc.format.stripe_sections import parse_stripe_footer
 from mutation_api.orc.format.tail import parse_tail
 from tests.fuzz.damage import damaged_bytes, odd_number

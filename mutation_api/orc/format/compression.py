@@ -19,7 +19,7 @@ from typing import NamedTuple
 import deflate
 import pyarrow as pa
 
-from mutation_api.orc.format.protobuf import varint_at
+from mutation_api.format.varint import varint_at
 
 DAMAGE = (ValueError, IndexError, OverflowError, OSError, zlib.error, pa.ArrowException)
 """The errors that unpacking and parsing arbitrary bytes can raise. Each of them means a damaged file."""

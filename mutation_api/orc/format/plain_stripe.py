@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import deflate
 import pyarrow as pa
 
+from mutation_api.format.varint import varint
 from mutation_api.orc.format.compression import Chunk, Compression, chunks_of
 from mutation_api.orc.format.protobuf import (
     FOOTER_CALENDAR,
@@ -40,7 +41,6 @@ from mutation_api.orc.format.protobuf import (
     STRIPE_WRITER_ZONE,
     bytes_field,
     number_field,
-    varint,
 )
 from mutation_api.orc.format.stripe_sections import Stream, StripeFooter
 from mutation_api.orc.format.tail import CALENDARS, OrcTail, StripeInfo

@@ -3,7 +3,7 @@ Pure.
 
 Every function raises ValueError or IndexError for bytes that are not a message.
 
-Source: the encoding of protocol buffers (varints, wire types, zigzag); the field numbers of orc_proto.proto.
+Source: the encoding of protocol buffers (wire types, zigzag); the field numbers of orc_proto.proto.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Concatenate, ParamSpec, TypeVar
 
-_ONE_BYTE = [bytes([number]) for number in range(0x80)]
+from mutation_api.format.varint import varint, varint_at
+
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
@@ -112,35 +113,6 @@ def field_at(data: bytes, position: int) -> tuple[int, int | bytes, int]:
     if position + length > len(data):
         raise ValueError(f"protobuf field {field} ends at byte {position + length} of {len(data)}")
     return field, data[position : position + length], position + length
-
-
-def varint_at(data: bytes, position: int) -> tuple[int, int]:
-    """Return the number that starts at a position, and the position of its end."""
-    number = data[position]
-    if number < 0x80:
-        return number, position + 1
-    number = shift = 0
-    while True:
-        byte = data[position]
-        position += 1
-        number |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return number, position
-        shift += 7
-        if shift > 63:
-            raise ValueError("a protobuf number has more than 64 bits")
-
-
-def varint(number: int) -> bytes:
-    """Encode a number >= 0."""
-    if number < 0x80:
-        return _ONE_BYTE[number]
-    out = bytearray()
-    while number >= 0x80:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
 
 
 def number_field(field: int, value: int) -> bytes:

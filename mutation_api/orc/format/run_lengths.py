@@ -20,7 +20,8 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 
-from mutation_api.orc.format.protobuf import numbers_in, signed, varint_at
+from mutation_api.format.varint import varint_at
+from mutation_api.orc.format.protobuf import numbers_in, signed
 
 WIDTHS = (*range(1, 25), 26, 28, 30, 32, 40, 48, 56, 64)
 """The number of bits of a value in runs of version 2, by their code."""

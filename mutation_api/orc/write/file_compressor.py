@@ -25,6 +25,7 @@ import pyarrow as pa
 from isal import isal_zlib
 
 from mutation_api.errors import CorruptFileError
+from mutation_api.format.varint import varint, varint_at
 from mutation_api.orc.format.compression import Compression, chunk_header
 from mutation_api.orc.format.protobuf import (
     FOOTER_CONTENT_LENGTH,
@@ -45,8 +46,6 @@ from mutation_api.orc.format.protobuf import (
     field_at,
     number_field,
     raw_fields_of,
-    varint,
-    varint_at,
     with_numbers,
 )
 from mutation_api.orc.format.tail import StripeInfo, parse_tail

@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from mutation_api.errors import CorruptFileError
 from mutation_api.format.event import RecordIdentifier, RowIdArrays
+from mutation_api.format.varint import varint
 from mutation_api.orc.format.protobuf import (
     as_bytes,
     bytes_field,
     fields_of,
     numbers_in,
     raw_fields_of,
-    varint,
 )
 
 _INDEX_ENTRY, _ENTRY_POSITIONS = 1, 1

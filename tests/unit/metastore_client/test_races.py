@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from metastore_client.errors import MetastoreError
-from metastore_client.remote.thrift_statistics_calls import _again_after_a_race
+from metastore_client.remote.thrift_client import _again_after_a_race
 from metastore_client.remote.thrift_tables import RACE_TRIES
 
 RACE = "alter_table_req: INSERT INTO TABLE_PARAMS: duplicate key value in 'TABLE_PARAMS_PK'"

@@ -13,8 +13,8 @@ import pyorc
 import pytest
 
 from mutation_api.errors import CorruptFileError, ReadError, RecordValueError
+from mutation_api.format.varint import varint
 from mutation_api.orc.format.compression import DAMAGE, Compression, chunk_header, unpacked
-from mutation_api.orc.format.protobuf import varint
 from mutation_api.orc.format.tail import parse_tail, read_tail
 from mutation_api.orc.format.type_tree import DEEPEST
 from mutation_api.orc.read.column_reader import ReadOptions
