@@ -16,6 +16,7 @@ Source: ColumnStatsSemanticAnalyzer of Hive 3.1 and 4.1; org.apache.hadoop.hive.
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,6 +40,8 @@ _COUNT = 1 << _BITS
 _SPARSE_BITS, _RANK_BITS = 25, 6
 MOST_SPARSE = 153
 """The number of hashes above which registers take less space."""
+_FIRST = 512
+"""So many hashes show whether a column has more values than can be counted nearly exactly."""
 _MAGIC, _DENSE_WIDTHS = b"HLL", range(1, _RANK_BITS + 1)
 _HIGHEST_RANK = 65
 _ALPHA = 0.7213 / (1 + 1.079 / _COUNT) * _COUNT * _COUNT
@@ -97,8 +100,9 @@ class DistinctSketch:
 
     def add(self, hashes: Words) -> None:
         """Add values by their hashes (shape (n,)); see :mod:`.murmur3`."""
-        for start in range(0, len(hashes), BLOCK):
-            block = hashes[start : start + BLOCK]
+        first = _FIRST if self._codes is not None else 0
+        for start, stop in itertools.pairwise((0, *range(first, len(hashes), BLOCK), len(hashes))):
+            block = hashes[start:stop]
             if self._codes is not None:
                 self._add_few(block)
             else:
