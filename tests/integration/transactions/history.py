@@ -75,6 +75,8 @@ class History:
     num_buckets: int
     share_compacted_here = 0.5
     """The share of compactions that the library does, where it can."""
+    has_old_ranges = False
+    """Whether Hive's compactor has analysed a column without values, whose old range it keeps as accurate."""
 
     def __init__(self, hive: HiveJudge, database: str, seed: int, metastore: MetastoreClient) -> None:
         self.hive: Any = hive
@@ -300,29 +302,34 @@ class History:
                 continue  # a partition without files, in an object store
             if not self.is_worth_compacting(location, kind):
                 continue
-            if self.compacts_itself(location, kind):
+            if self.compacts_itself(name, location, kind):
                 self.log.append(f"our {kind.name} compaction of {name!r}")
                 self.compact_here(name, kind)
             elif self.metastore.compact(self.database, self.table, name or None, kind):
                 while any(c.state == "initiated" and c.table == self.table for c in self.hive.worker()):
                     continue
+                rows = [*self.model.partitions.get(name, {}).values()]
+                self.has_old_ranges |= any(all(row[at] is None for row in rows) for at in range(3))
         if self.random.random() < 0.7:
             self.hive.cleaner()
 
-    def compacts_itself(self, location: Location, kind: CompactionType) -> bool:
+    def compacts_itself(self, name: str, location: Location, kind: CompactionType) -> bool:
         """Whether our own compactor does it.
 
-        Not if the initiator has requested a compaction. Before Hive 4 only major ones, after Hive's cleaner.
+        Not if the initiator has requested a compaction, or the cleaner has not come to the partition: it
+        leaves what was compacted a moment ago. Before Hive 4 only major ones, after Hive's cleaner.
         """
         if self.random.random() >= self.share_compacted_here:
             return False
-        states = {
-            each.state
+        found = [
+            each
             for each in self.metastore.show_compactions()
             if (each.database, each.table) == (self.database, self.table)
-        }
+        ]
+        states = {each.state for each in found}
         if self.metastore.capabilities().has_compaction_workers:
-            return not states & {"initiated", "working"}
+            of_partition = {each.state for each in found if (each.partition or "") == name}
+            return not states & {"initiated", "working"} and "ready for cleaning" not in of_partition
         active = states & {"initiated", "working", "ready for cleaning"}
         return kind is CompactionType.MAJOR and not active and storage_at(location).has_directories
 
@@ -358,7 +365,9 @@ class History:
 
     def check_end(self) -> None:
         """Compare the table with the metastore's records, and look for leftovers."""
-        assert check_sound(self.metastore, self.full_name).row_count == len(self.model.rows())
+        known = {"column-statistics"} if self.has_old_ranges else set()
+        found = check_sound(self.metastore, self.full_name, known)
+        assert found.row_count == len(self.model.rows())
         check_nothing_is_left(self.metastore, self.database)
 
     def agree(self, who: str, found: list[Found], expected: list[Found]) -> None:
