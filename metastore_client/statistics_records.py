@@ -151,6 +151,16 @@ def merged_statistics(old: ColumnStatistics | None, new: ColumnStatistics) -> Co
     )
 
 
+def replaced_statistics(old: ColumnStatistics | None, new: ColumnStatistics) -> ColumnStatistics:
+    """Return what a server has recorded after ``new``: without a range, the old one stays.
+
+    Source: ``StatObjectConverter.setFieldsIntoOldStats`` of Hive's metastore.
+    """
+    if old is None or new.low is not None:
+        return new
+    return dataclasses.replace(new, low=old.low, high=old.high)
+
+
 _Number = TypeVar("_Number", int, float)
 
 

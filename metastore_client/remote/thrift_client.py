@@ -183,7 +183,8 @@ class StatisticsCalls(TableCalls):
             if not replaces:
                 raise UnsupportedByServerError(_NO_MERGE)
         writer = writer_ids(write_id, valid_write_ids) if is_hive_4 else {}
-        for names in batches(sorted(statistics), FETCH_PARTITIONS_BATCH):
+        # In a request to add those of several partitions, Hive 4 takes one partition's marks for another's.
+        for names in batches(sorted(statistics), FETCH_PARTITIONS_BATCH if replaces else 1):
             of_these = {name: statistics[name] for name in names}
             request = ttypes.SetPartitionsStatsRequest(
                 colStats=statistics_of_partitions(database, table, of_these, has_timestamps=is_hive_4),

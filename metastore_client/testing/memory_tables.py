@@ -24,7 +24,7 @@ from metastore_client.model import (
     TableInfo,
 )
 from metastore_client.partition_name import check_name, make_partition_name
-from metastore_client.statistics_records import merged_statistics
+from metastore_client.statistics_records import merged_statistics, replaced_statistics
 from metastore_client.testing.server_calls import ServerCalls, server_call
 from metastore_client.valid_ids import (
     CountRows,
@@ -321,6 +321,7 @@ class MemoryTables(ServerCalls):
         stored = self._table(database, table)
         if not replaces and not self._capabilities.answers_from_statistics:
             raise UnsupportedByServerError("only Hive 4 adds statistics to those of an ACID table")
+        record = replaced_statistics if replaces else merged_statistics
         for name, new in statistics.items():
             parameters = stored.parameters(name)
             if parameters is None:
@@ -330,7 +331,7 @@ class MemoryTables(ServerCalls):
             claimed = {*accurate_columns(parameters)}
             old = {each.column: each for each in stored.column_statistics.get(name, ())}
             merged = {
-                each.column: each if replaces else merged_statistics(old.get(each.column), each)
+                each.column: record(old.get(each.column), each)
                 for each in new
                 if replaces or (is_seen and each.column in claimed)
             }

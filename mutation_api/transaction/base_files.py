@@ -369,10 +369,18 @@ def merge_column_statistics(
                 valid_write_ids=output.valid_write_ids,
             )
     return {
-        name: frozenset(each.column for each in found)
+        name: frozenset(
+            each.column for each in found if name not in output.replaced or _replaces_everything(each)
+        )
         for name, found in new.items()
         if name not in output.changed_partitions
     }
+
+
+def _replaces_everything(statistics: ColumnStatistics) -> bool:
+    """Return False for a column that may have a range but no value: the server keeps the old range."""
+    ends = (statistics.low, statistics.true_count, statistics.max_length)
+    return any(each is not None for each in ends)
 
 
 def _recorded_decimals(

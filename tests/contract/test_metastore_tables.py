@@ -32,7 +32,7 @@ from metastore_client.partition_name import (
 )
 from metastore_client.remote.thrift_client import ThriftMetastoreClient
 from metastore_client.testing import InMemoryMetastore
-from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList
+from metastore_client.valid_ids import ValidTxnList, ValidWriteIdList, accurate_columns
 from tests.fixtures.fix_judge import FIXTURES
 from tests.fixtures.fix_metastore import CAPABILITIES, acid_table_info
 from tests.fixtures.fix_newest import HIVE_4
@@ -446,6 +446,46 @@ def test_statistics_of_new_rows_are_added(
     assert metastore.get_column_statistics(database, "t", ["ds=a"], ["id"]) == {"ds=a": (more,)}
     with pytest.raises(NoSuchObjectError):
         metastore.merge_column_statistics(database, "missing", {"": [first]}, replaces=True, **told)
+
+
+def test_statistics_are_added_where_they_are_accurate(
+    metastore: MetastoreClient, database: str, make_table: MakeTable, writer: Writer
+) -> None:
+    """In one call with partitions where they are not, before and after them by name."""
+    if not metastore.capabilities().answers_from_statistics:
+        return  # they are never added
+    make_table("t", "ds")
+    metastore.add_partitions(database, "t", [(name,) for name in "abcd"])
+    names = [f"ds={name}" for name in "abcd"]
+    told = {"write_id": writer.write_id, "valid_write_ids": writer.valid_write_ids}
+    first = ColumnStatistics("id", "bigint", 1, low=3, high=9, distinct_count=5)
+    metastore.merge_column_statistics(database, "t", {name: [first] for name in names}, replaces=True, **told)
+    accurate = {"ds=b", "ds=d"}
+    kept = dict.fromkeys(accurate, ("id",))
+    metastore.record_row_counts(database, "t", names, lambda _: dict.fromkeys(names, 7), **told, columns=kept)
+    more = ColumnStatistics("id", "bigint", 2, low=-4, high=7, distinct_count=4)
+    metastore.merge_column_statistics(database, "t", {name: [more] for name in names}, **told)
+    both = replace(first, null_count=3, low=-4, high=9)
+    assert metastore.get_column_statistics(database, "t", names, ["id"]) == {
+        name: (both if name in accurate else first,) for name in names
+    }
+    found = metastore.get_partitions_by_names(database, "t", names)
+    assert {each.name for each in found if accurate_columns(each.parameters)} == accurate
+
+
+def test_a_range_stays_if_the_new_statistics_have_none(
+    metastore: MetastoreClient, database: str, make_table: MakeTable, writer: Writer
+) -> None:
+    """No column of the server's tables is set to NULL."""
+    make_table("t", "ds")
+    metastore.add_partitions(database, "t", [("a",)])
+    told = {"write_id": writer.write_id, "valid_write_ids": writer.valid_write_ids}
+    first = ColumnStatistics("id", "bigint", 1, low=3, high=9, distinct_count=5)
+    metastore.merge_column_statistics(database, "t", {"ds=a": [first]}, replaces=True, **told)
+    none = ColumnStatistics("id", "bigint", 4, distinct_count=1)
+    metastore.merge_column_statistics(database, "t", {"ds=a": [none]}, replaces=True, **told)
+    kept = replace(none, low=3, high=9)
+    assert metastore.get_column_statistics(database, "t", ["ds=a"], ["id"]) == {"ds=a": (kept,)}
 
 
 def test_deleting_statistics_that_do_not_exist(

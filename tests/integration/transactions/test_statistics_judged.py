@@ -16,6 +16,7 @@ from judges.hive.judge import HiveJudge
 from metastore_client.model import ColumnStatistics
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from mutation_api import Hive, WriterOptions, connect
+from mutation_api.upkeep.verify.verify import verify_table
 from tests.fixtures.fix_newest import HIVE_4
 from tests.integration.upkeep.soundness import check_sound
 
@@ -203,6 +204,56 @@ def test_later_changes(gathered: Gathered) -> None:
 
 def _of_table(gathered: Gathered, rows: pa.Table) -> pa.Table:
     return rows.append_column("p", pa.array([1] * len(rows), pa.int32())) if gathered.keys else rows
+
+
+def check_ends(gathered: Gathered) -> None:
+    """Hive answers by the statistics as it does by the rows."""
+    query = f"select min(i), max(b), min(d), max(m), min(y), max(w), max(o), count(s) from {gathered.name}"
+    found = gathered.judge.sql(query, settings=BY_STATISTICS)
+    assert found == gathered.judge.sql(query, settings={"hive.compute.query.using.stats": "false"})
+    check_sound(gathered.metastore, gathered.name)
+
+
+def _without_values(rows: pa.Table) -> pa.Table:
+    """The rows with NULL in all columns but the first."""
+    nulls = {name: pa.nulls(len(rows), rows[name].type) for name in rows.column_names[1:]}
+    return pa.table({rows.column_names[0]: rows[rows.column_names[0]], **nulls})
+
+
+@pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)
+def test_columns_that_lose_all_values(gathered: Gathered) -> None:
+    """The server keeps the range of a column that gets none, so after an overwrite it is not accurate."""
+    gathered.append(random_rows(50, seed=1))
+    rows = _without_values(random_rows(20, seed=2))
+    with gathered.hive.transaction(gathered.name, options=GATHER) as tx:
+        kept = {"partitions": "dynamic"} if gathered.keys else {}
+        tx.table(gathered.name).overwrite(_of_table(gathered, rows), **kept)
+    assert "i" in gathered.accurate()
+    check_ends(gathered)
+
+
+@pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)
+def test_new_rows_after_all_were_deleted(gathered: Gathered) -> None:
+    """The ranges of the deleted rows are still recorded, and must not become accurate."""
+    gathered.append(random_rows(50, seed=1))
+    gathered.hive.table(gathered.name).delete(where="i IS NULL OR i IS NOT NULL")
+    gathered.append(random_rows(3, seed=2))
+    check_ends(gathered)
+
+
+@pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)
+def test_hive_keeps_the_range_of_a_column_without_values(gathered: Gathered) -> None:
+    """After its own ANALYZE, Hive answers from the old range. ``verify`` finds that."""
+    gathered.append(random_rows(50, seed=1))
+    gathered.hive.table(gathered.name).delete(where="i IS NULL OR i IS NOT NULL")
+    gathered.append(_without_values(random_rows(20, seed=2)), None)
+    gathered.analyze()
+    query = f"select min(d) from {gathered.name}"
+    assert gathered.judge.sql(query, settings={"hive.compute.query.using.stats": "false"}) == [[None]]
+    (found,) = gathered.judge.sql(query, settings=BY_STATISTICS)
+    wrong = [each for each in verify_table(gathered.metastore, gathered.name).findings if "d:" in each.found]
+    assert bool(wrong) is (found != [None])
+    assert found != [None]
 
 
 @pytest.mark.parametrize("hive_line", ["4.1"], indirect=True)
