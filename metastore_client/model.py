@@ -304,7 +304,8 @@ class CompactionInfo:
     """An entry of ``show_compact``.
 
     Times are milliseconds since 1970. Only 4.x servers report ``error``, the reason for a failure, and
-    ``enqueue_time``, the time of the request, and ``pool``, the workers that may take it.
+    ``enqueue_time``, the time of the request, ``pool``, the workers that may take it, and ``txn_id``, the
+    transaction of the worker.
     """
 
     database: str
@@ -321,6 +322,7 @@ class CompactionInfo:
     error: str = ""
     enqueue_time: int | None = None
     pool: str = ""
+    txn_id: int | None = None
 
     @property
     def is_pending(self) -> bool:

@@ -657,7 +657,8 @@ struct ShowCompactResponseElement {
   13: optional i64 id,
   14: optional string errorMessage,
   15: optional i64 enqueueTime,
-  20: optional string poolName
+  20: optional string poolName,
+  22: optional i64 txnId
 }
 
 struct ShowCompactResponse {

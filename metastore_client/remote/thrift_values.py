@@ -316,6 +316,7 @@ def compaction_info(answer: Answer) -> CompactionInfo:
         error=answer["errorMessage"].text_or_empty(),
         enqueue_time=answer["enqueueTime"].optional(Answer.number),
         pool=answer["poolName"].text_or_empty(),
+        txn_id=answer["txnId"].optional(Answer.number),
     )
 
 

@@ -147,7 +147,7 @@ class InMemoryMetastore(MemoryTransactions):
     ) -> CompactionJob:
         """Report the transaction of a compaction. See :meth:`MetastoreClient.compaction_began`."""
         self._txns[txn_id].written.append(Written(Resource(job.database, job.table, job.partition), "c"))
-        self._change(job.id, highest_write_id=highest_write_id, run_as=job.run_as or run_as)
+        self._change(job.id, highest_write_id=highest_write_id, run_as=job.run_as or run_as, txn_id=txn_id)
         return replace(job, run_as=job.run_as or run_as)
 
     @server_call

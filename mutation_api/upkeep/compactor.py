@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 from metastore_client.client import MetastoreClient
-from metastore_client.model import CompactionEnd, CompactionJob, CompactionType
+from metastore_client.model import CompactionEnd, CompactionJob, CompactionType, TxnState
 from mutation_api.errors import CompactionError, ConfigurationError
 from mutation_api.storage.tree import side_by_side
 from mutation_api.table.acid_table import WriterOptions
@@ -45,14 +45,29 @@ _numbers = itertools.count(1)
 _LISTENERS = "hive.metastore.transactional.event.listeners"
 
 
-def _fail_those_of_dead_processes(metastore: MetastoreClient) -> None:
-    """Report compactions as failed whose process, one of this library on this machine, is dead.
+def _fail_abandoned(metastore: MetastoreClient) -> None:
+    """Report compactions as failed that nobody will complete.
 
-    It may have requested them or done them. The server itself waits for a day
-    (``hive.compactor.worker.timeout``), and accepts no other compaction of the partition until then. After a
-    request it would wait forever, since nobody else serves the pool.
+    Their process, one of this library on this machine, is dead. It may have requested them or done them. The
+    server itself waits for a day (``hive.compactor.worker.timeout``), and accepts no other compaction of the
+    partition until then. After a request it would wait forever, since nobody else serves the pool.
+
+    Or a worker of Hive reported the end, and its transaction was aborted instead of committed: the cleaner of
+    Hive 4.2 would wait forever.
     """
-    for each in metastore.show_compactions():
+    entries = metastore.show_compactions()
+    reported = {each.txn_id for each in entries if each.state == "ready for cleaning"} - {None}
+    aborted = reported and {
+        each.id for each in metastore.get_open_txns().txns if each.state is TxnState.ABORTED
+    }
+    for each in entries:
+        if each.state == "ready for cleaning" and each.txn_id in aborted:
+            _log.warning(
+                "compaction %s of %s.%s: its transaction was aborted", each.id, each.database, each.table
+            )
+            job = metastore.compaction_job(each)
+            metastore.compaction_ended(job, CompactionEnd.FAILED, "its transaction was aborted")
+            continue
         name = {"working": each.worker_id, "initiated": each.pool}.get(each.state, "")
         pid = name.removeprefix(worker_prefix()).partition("-")[0]
         if not name.startswith(worker_prefix()) or not pid.isdecimal() or _is_alive(int(pid)):
@@ -107,7 +122,7 @@ def compact_next(
     """
     _check_has_workers(metastore)
     with metastore_errors_as_ours("could not take a compaction from the queue"):
-        _fail_those_of_dead_processes(metastore)
+        _fail_abandoned(metastore)
     settings = CompactionSettings(threads, options or WriterOptions(), None, keep_old)
     with MutatorClientBuilder().metastore(metastore).build() as client:
         found = _taken_and_done(metastore, client, pool, settings)
@@ -238,7 +253,7 @@ def compact_partitions(
     else:
         _check_has_workers(metastore)
         with metastore_errors_as_ours(f"table {table}: cannot request a compaction"):
-            _fail_those_of_dead_processes(metastore)
+            _fail_abandoned(metastore)
 
     def compact(names: Sequence[str]) -> list[CompactedDirectory]:
         found: list[CompactedDirectory | Exception]

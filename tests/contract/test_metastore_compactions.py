@@ -59,7 +59,7 @@ def test_a_worker_takes_what_was_requested_for_its_pool(
         metastore.compaction_ended(job, ends[job.partition], "because")
         metastore.commit_txn(txn_id)
         ended = entry_of(metastore, database, job.partition)
-        assert (ended.state, ended.run_as) == (states[job.partition], "etl")
+        assert (ended.state, ended.run_as, ended.txn_id) == (states[job.partition], "etl", txn_id)
         if job.partition != "ds=a":
             assert ended.error == "because"
     assert metastore.next_compaction("host-1", "1", database) is None

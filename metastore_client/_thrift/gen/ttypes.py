@@ -9387,11 +9387,12 @@ class ShowCompactResponseElement(object):
      - errorMessage
      - enqueueTime
      - poolName
+     - txnId
 
     """
 
 
-    def __init__(self, dbname=None, tablename=None, partitionname=None, type=None, state=None, workerid=None, start=None, runAs=None, hightestTxnId=None, endTime=None, id=None, errorMessage=None, enqueueTime=None, poolName=None,):
+    def __init__(self, dbname=None, tablename=None, partitionname=None, type=None, state=None, workerid=None, start=None, runAs=None, hightestTxnId=None, endTime=None, id=None, errorMessage=None, enqueueTime=None, poolName=None, txnId=None,):
         self.dbname = dbname
         self.tablename = tablename
         self.partitionname = partitionname
@@ -9406,6 +9407,7 @@ class ShowCompactResponseElement(object):
         self.errorMessage = errorMessage
         self.enqueueTime = enqueueTime
         self.poolName = poolName
+        self.txnId = txnId
 
     def read(self, iprot):
         if iprot._fast_decode is not None and isinstance(iprot.trans, TTransport.CReadableTransport) and self.thrift_spec is not None:
@@ -9486,6 +9488,11 @@ class ShowCompactResponseElement(object):
                     self.poolName = iprot.readString().decode('utf-8', errors='replace') if sys.version_info[0] == 2 else iprot.readString()
                 else:
                     iprot.skip(ftype)
+            elif fid == 22:
+                if ftype == TType.I64:
+                    self.txnId = iprot.readI64()
+                else:
+                    iprot.skip(ftype)
             else:
                 iprot.skip(ftype)
             iprot.readFieldEnd()
@@ -9551,6 +9558,10 @@ class ShowCompactResponseElement(object):
         if self.poolName is not None:
             oprot.writeFieldBegin('poolName', TType.STRING, 20)
             oprot.writeString(self.poolName.encode('utf-8') if sys.version_info[0] == 2 else self.poolName)
+            oprot.writeFieldEnd()
+        if self.txnId is not None:
+            oprot.writeFieldBegin('txnId', TType.I64, 22)
+            oprot.writeI64(self.txnId)
             oprot.writeFieldEnd()
         oprot.writeFieldStop()
         oprot.writeStructEnd()
@@ -10840,6 +10851,8 @@ ShowCompactResponseElement.thrift_spec = (
     None,  # 18
     None,  # 19
     (20, TType.STRING, 'poolName', 'UTF8', None, ),  # 20
+    None,  # 21
+    (22, TType.I64, 'txnId', None, None, ),  # 22
 )
 all_structs.append(ShowCompactResponse)
 ShowCompactResponse.thrift_spec = (

@@ -12,7 +12,7 @@ from metastore_client.errors import MetastoreUnavailableError
 from metastore_client.model import CompactionEnd, CompactionType, TxnState
 from metastore_client.remote.thrift_client import ThriftMetastoreClient, open_client
 from metastore_client.valid_ids import ValidIdList
-from mutation_api import CompactionError, CorruptFileError, connect
+from mutation_api import CompactionError, CorruptFileError, MutatorClientBuilder, connect
 from mutation_api.errors import ClientError
 from mutation_api.format.layout import is_hidden
 from mutation_api.storage.local import LocalStorage
@@ -177,6 +177,30 @@ def test_a_compactor_that_dies_before_its_report(shop: Shop, monkeypatch: pytest
     assert len(shop.directories()) == 4
     monkeypatch.undo()
     assert compact_partition(shop.metastore, shop.name).directory is None
+    assert sorted(shop.states()) == ["failed", "ready for cleaning"]
+    shop.judge.clean(shop.name)
+    assert [each.partition("_v")[0] for each in shop.directories()] == ["base_0000003"]
+    assert shop.rows() == before
+
+
+@LINES
+def test_a_reported_compaction_that_was_not_committed(shop: Shop) -> None:
+    """A worker of Hive that dies between the two: the next compactor ends its entry in the queue."""
+    shop.create("")
+    shop.append(1, 2)
+    shop.append(3)
+    shop.hive.table(shop.name).delete(where="id = 2")
+    before, (database, table) = shop.rows(), shop.name.split(".")
+    assert shop.metastore.compact(database, table, None, CompactionType.MAJOR, pool="died")
+    job = shop.metastore.next_compaction("worker", "4.2", "died")
+    assert job is not None
+    with MutatorClientBuilder().metastore(shop.metastore).build() as client:
+        snapshot = client.open_compaction(shop.name, CompactionType.MAJOR, [""])
+        began = shop.metastore.compaction_began(job, snapshot.txn_id, 3, "etl")
+        shop.metastore.compaction_ended(began, CompactionEnd.DONE)
+        snapshot.abort()
+    assert shop.states() == ["ready for cleaning"]
+    assert compact_partition(shop.metastore, shop.name).directory is not None
     assert sorted(shop.states()) == ["failed", "ready for cleaning"]
     shop.judge.clean(shop.name)
     assert [each.partition("_v")[0] for each in shop.directories()] == ["base_0000003"]
