@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
 
 from metastore_client.client import MetastoreClient
-from metastore_client.model import CompactionEnd, CompactionJob, CompactionType, TxnState
+from metastore_client.model import CompactionEnd, CompactionInfo, CompactionJob, CompactionType, TxnState
 from mutation_api.errors import CompactionError, ConfigurationError
 from mutation_api.storage.tree import side_by_side
 from mutation_api.table.acid_table import WriterOptions
@@ -62,24 +62,25 @@ def _fail_abandoned(metastore: MetastoreClient) -> None:
     }
     for each in entries:
         if each.state == "ready for cleaning" and each.txn_id in aborted:
-            _log.warning(
-                "compaction %s of %s.%s: its transaction was aborted", each.id, each.database, each.table
-            )
+            reason = "its transaction was aborted"
+        elif _has_dead_process(each):
+            reason = "the process of the worker died"
+        else:
+            continue
+        _log.warning("compaction %s of %s.%s: %s", each.id, each.database, each.table, reason)
+        if each.state == "initiated":
+            job = metastore.next_compaction(worker_id(), _VERSION, each.pool)
+        else:
             job = metastore.compaction_job(each)
-            metastore.compaction_ended(job, CompactionEnd.FAILED, "its transaction was aborted")
-            continue
-        name = {"working": each.worker_id, "initiated": each.pool}.get(each.state, "")
-        pid = name.removeprefix(worker_prefix()).partition("-")[0]
-        if not name.startswith(worker_prefix()) or not pid.isdecimal() or _is_alive(int(pid)):
-            continue
-        _log.warning("compaction %s of %s.%s: its process is dead", each.id, each.database, each.table)
-        if each.state == "working":
-            job = metastore.compaction_job(each)
-        elif (taken := metastore.next_compaction(worker_id(), _VERSION, each.pool)) is not None:
-            job = taken
-        else:  # another process was faster
-            continue
-        metastore.compaction_ended(job, CompactionEnd.FAILED, "the process of the worker died")
+        if job is not None:  # otherwise another process was faster
+            metastore.compaction_ended(job, CompactionEnd.FAILED, reason)
+
+
+def _has_dead_process(entry: CompactionInfo) -> bool:
+    """Return True if a process of this library on this machine requested or did it, and is dead."""
+    name = {"working": entry.worker_id, "initiated": entry.pool}.get(entry.state, "")
+    pid = name.removeprefix(worker_prefix()).partition("-")[0]
+    return name.startswith(worker_prefix()) and pid.isdecimal() and not _is_alive(int(pid))
 
 
 def _is_alive(pid: int) -> bool:

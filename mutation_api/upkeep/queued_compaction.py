@@ -216,9 +216,12 @@ class _Part:
 
     def end(self) -> None:
         """Report the committed compaction to the queue, and remove files that were kept long enough."""
-        _report(self.metastore, self.job, self.outcome, "" if self.files else "there is nothing to compact")
-        if self.work is not None and self.files is not None:
-            remove_expired(self.work.view.locations[self.partition])
+        assert self.work is not None
+        if self.files is None:
+            _report(self.metastore, self.job, self.outcome, "there is nothing to compact")
+            return
+        _report(self.metastore, self.job, self.outcome)
+        remove_expired(self.work.view.locations[self.partition])
 
     def remove(self) -> None:
         """Remove the files that were written or kept. A failure is only logged."""
