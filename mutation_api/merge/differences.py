@@ -68,10 +68,10 @@ class SourceKeys:
         """
         positions, codes = self._codes
         order = np.argsort(codes, kind="stable")
-        in_order = codes[order]
         found, wanted = self._filter.encode(target_keys)
-        first = np.searchsorted(in_order, wanted, side="left")
-        counts = np.searchsorted(in_order, wanted, side="right") - first
+        rows_of_key = np.bincount(codes, minlength=int(wanted.max(initial=-1)) + 1)
+        first = (np.cumsum(rows_of_key) - rows_of_key)[wanted]
+        counts = rows_of_key[wanted]
         target = np.repeat(found, counts)
         ends = np.cumsum(counts)
         within = np.arange(len(target)) - np.repeat(ends - counts, counts)
