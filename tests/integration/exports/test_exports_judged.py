@@ -161,7 +161,7 @@ def shop(hive_line: HiveJudge, line_database: str, tmp_path: Path, kind: str, se
 @pytest.mark.parametrize("hive_line", ["4.1", "3.1", "2.3"], indirect=True)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", [1, *(pytest.param(n, marks=pytest.mark.long) for n in range(2, 9))])
-def test_copies_equal_tables_of_hive(shop: Shop) -> None:
+def test_random_histories_of_exports(shop: Shop) -> None:
     """After random changes, compactions and deaths, each copy has the rows that Hive reads."""
     deaths = 0
     for _ in range(8):
