@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from metastore_client.valid_ids import ValidIdList
 from mutation_api.errors import UnsupportedLocallyError, WorkerError
-from mutation_api.format.event import MAX_BUCKETS
+from mutation_api.format.event import MAX_BUCKETS, Mask
 from mutation_api.merge.acting import Acting
 from mutation_api.merge.bucket_owners import Owners, buckets_of, typed_keys
 from mutation_api.merge.clauses import MergeOptions
@@ -201,6 +201,23 @@ class _RefusedKeysError(Exception):
     """Raised in a task whose part of the source has keys that the driver will refuse. Nothing is kept."""
 
 
+@dataclass(frozen=True)
+class _Share:
+    """Some of a task's source rows: all that have a hash of their bucket columns from ``low`` to ``end``.
+
+    ``end`` is not included.
+    """
+
+    rows: pa.RecordBatch
+    low: int = 0
+    end: int = MAX_BUCKETS
+
+    @property
+    def is_all(self) -> bool:
+        """True if it has all rows of the task."""
+        return self.low == 0 and self.end == MAX_BUCKETS
+
+
 @dataclass
 class _Part:
     """The part of a merge in one task."""
@@ -241,56 +258,55 @@ class _Part:
         Raises:
             _RefusedKeysError: At the end, if keys must be refused.
         """
-        acts_on_rest = self.merge.resolved.acts_on_rest
-        seen: list[pa.RecordBatch] = []
-        plan: LocalMergePlan | None = None
         for plan in self._plans(pieces):
             self.outcome.add_altered(plan.altered)
             self.doubled.add(plan.doubled.count, plan.doubled.samples)
             self._is_refused |= bool(plan.altered) or plan.doubled.count > 0
             if not self._is_refused:
                 yield from self._addressed(plan.acting_on_source)
-            if acts_on_rest:
-                seen.append(plan.source.select(list(self.merge.keys)))
+                yield from self._addressed(plan.acting_on_rest())
         if self._is_refused:
             raise _RefusedKeysError
-        if acts_on_rest:
-            if plan is None or len(seen) > 1:
-                plan = self._plan(self._all_keys(seen), None)
-            yield from self._addressed(plan.acting_on_rest())
 
     def _plans(self, pieces: Iterable[bytes]) -> Iterator[LocalMergePlan]:
         """Yield plans for parts of the source. Their table rows fit into memory as well, if possible."""
         room = self.writer.options.sort_memory_bytes
         for source in self._passes(pieces):
-            parts = [source]
-            while parts:
-                part = parts.pop()
-                plan = self._plan(part, part.nbytes + room)
+            shares = [source]
+            while shares:
+                share = shares.pop()
+                plan = self._plan(share, share.rows.nbytes + room)
                 try:
                     if not (plan.altered or plan.doubled.count):
                         plan.acting_on_source  # noqa: B018  (reads the table)
                 except UnsupportedLocallyError:
-                    halves = self._halves(part)
+                    halves = self._halves(share)
                     if halves:
-                        parts += reversed(halves)
+                        shares += reversed(halves)
                         continue
-                    plan = self._plan(part, None)
+                    plan = self._plan(share, None)
                 yield plan
 
-    def _halves(self, source: pa.RecordBatch) -> tuple[pa.RecordBatch, ...]:
+    def _halves(self, share: _Share) -> tuple[_Share, ...]:
         """Cut source rows into two parts with different keys. Return nothing if that is not possible."""
-        (hashes,) = self._hashes(source)
-        is_less = hashes < np.median(hashes)
-        if not is_less.any():
-            is_less = hashes == hashes.min(initial=MAX_BUCKETS)
+        (hashes,) = self._hashes(share.rows)
+        cut = max(int(np.ceil(np.median(hashes))), int(hashes.min()) + 1)
+        is_less = hashes < cut
         if is_less.all():
             return ()
-        return source.filter(pa.array(is_less)), source.filter(pa.array(~is_less))
+        return (
+            _Share(share.rows.filter(pa.array(is_less)), share.low, cut),
+            _Share(share.rows.filter(pa.array(~is_less)), cut, share.end),
+        )
 
-    def _plan(self, source: pa.RecordBatch, memory_bytes: int | None) -> LocalMergePlan:
+    def _plan(self, share: _Share, memory_bytes: int | None) -> LocalMergePlan:
         """Return the plan for some source rows. With ``memory_bytes``, reading more rows raises an error."""
-        merge = self.merge
+        merge, source = self.merge, share.rows
+
+        def acts_on(rows: pa.RecordBatch) -> Mask:
+            (hashes,) = self._hashes(rows)
+            return (share.low <= hashes) & (hashes < share.end)
+
         return LocalMergePlan(
             self._view,
             self._table,
@@ -307,6 +323,7 @@ class _Part:
                 in_one_pass=False,
                 checks_rest=merge.owners.by_bucket and bool(merge.keys),
                 memory_bytes=memory_bytes,
+                acts_on=None if share.is_all else acts_on,
             ),
         )
 
@@ -315,18 +332,6 @@ class _Part:
         splits = [SnapshotSplit.from_json(text) for text in self.merge.splits.get(self.task, ())]
         locations = {split.partition_name: split.location for split in splits}
         return _OwnedSplits(locations, self.merge.valid_ids, splits)
-
-    def _all_keys(self, sources: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
-        """Return all source rows with their keys alone; the other columns are null."""
-        schema = self.merge.source
-        count = sum(source.num_rows for source in sources)
-        columns = [
-            pa.concat_arrays([source.column(each.name) for source in sources])
-            if each.name in self.merge.keys and sources
-            else pa.nulls(count, each.type)
-            for each in schema
-        ]
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _addressed(self, acting: Iterable[Acting]) -> Iterator[pa.RecordBatch]:
         schema = change_schema(self._table)
@@ -353,7 +358,7 @@ class _Part:
 
     # ---- source
 
-    def _passes(self, pieces: Iterable[bytes]) -> Iterator[pa.RecordBatch]:
+    def _passes(self, pieces: Iterable[bytes]) -> Iterator[_Share]:
         """Yield the source's rows of this task in parts that fit into memory. Equal keys are in one part."""
         limit = max(1, self.writer.options.sort_memory_bytes // PASS_PARTS)
         held: list[pa.RecordBatch] = []
@@ -368,12 +373,11 @@ class _Part:
             if byte_count > limit:
                 yield from self._cut(held, batches, limit)
                 return
-        if held:
-            yield _joined(held)
+        yield _Share(_joined(held) if held else plain_batch(self.merge.source.empty_table()))
 
     def _cut(
         self, held: list[pa.RecordBatch], rest: Iterator[pa.RecordBatch], limit: int
-    ) -> Iterator[pa.RecordBatch]:
+    ) -> Iterator[_Share]:
         """Sort the rows by a hash of their bucket columns, and yield them in parts of equal hashes."""
         table, folder = self._table, local_folder()
         with BatchSorter(table.full_name, self._hashes, 2 * limit, folder) as sorter:
@@ -382,7 +386,7 @@ class _Part:
             for batch in rest:
                 sorter.add(batch)
             part: list[pa.RecordBatch] = []
-            byte_count = last = 0
+            byte_count = low = last = 0
             for batch in sorter.in_order():
                 (hashes,) = self._hashes(batch)
                 while batch.num_rows:
@@ -393,9 +397,9 @@ class _Part:
                     last = int(hashes[cut - 1]) if cut else last
                     batch, hashes = batch.slice(cut), hashes[cut:]
                     if batch.num_rows:
-                        yield _joined(part)
-                        part, byte_count = [], 0
-            yield _joined(part)
+                        yield _Share(_joined(part), low, last + 1)
+                        part, byte_count, low = [], 0, last + 1
+            yield _Share(_joined(part), low)
 
     def _hashes(self, rows: pa.RecordBatch) -> list[Numbers]:
         keys = typed_keys(self._table, self.merge.keys, rows)

@@ -218,7 +218,9 @@ class TableSide:
         elif self._rest is not None:
             byte_count = self.source_bytes
             reader = replace(self._reader, checks_rows=self.reading.checks_rest)
-            for batch in reader.read(self._rest):
+            acts_on = self.reading.acts_on
+            for rows in reader.read(self._rest):
+                batch = rows if acts_on is None else rows.filter(pa.array(acts_on(rows)))
                 acting = self.act(batch)
                 if self.reading.in_one_pass:
                     byte_count += _held_bytes(acting)

@@ -10,7 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from metastore_client.valid_ids import ValidIdList
-from mutation_api.format.event import ROW_ID_COLUMN
+from mutation_api.format.event import ROW_ID_COLUMN, Mask
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
 from mutation_api.read.key_groups import KeyGroups, group_keys
 from mutation_api.read.partition_plan import SnapshotSplit
@@ -57,12 +57,14 @@ class Reading:
         checks_rest: True to refuse rows without a key that lie in another bucket than that of their hash,
             where their key is sought.
         memory_bytes: limit of the source and the rows that are held. If None, the limit of the local engine.
+        acts_on: returns a mask of the rows without a key that the process acts on. If None, all.
     """
 
     exact_timestamps: bool = True
     in_one_pass: bool = True
     checks_rest: bool = False
     memory_bytes: int | None = None
+    acts_on: Callable[[pa.RecordBatch], Mask] | None = None
 
 
 READING_DEFAULT = Reading()
