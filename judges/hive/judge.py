@@ -11,10 +11,9 @@ from typing import Any, ClassVar
 
 from judges.errors import HiveError, ReadersDisagreeError
 from judges.hive.model import Compaction, DirectoryState, HiveRow
-from judges.process import JudgeProcess, ProcessJudge
+from judges.process import START_TIMEOUT_SECONDS, JudgeProcess, ProcessJudge
 from metastore_client.java import ADD_OPENS, find_java
 
-START_TIMEOUT_SECONDS = 120.0
 CLEANING_TIMEOUT_SECONDS = 60.0
 SOURCES = Path(__file__).parent
 SPEED_OPTIONS = ("-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")

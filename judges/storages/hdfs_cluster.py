@@ -11,11 +11,10 @@ from typing import Any
 from judges.hive.judge import SPEED_OPTIONS
 from judges.jars import fetch_all, read_pins
 from judges.java import compiled
-from judges.process import JudgeProcess, ProcessJudge
+from judges.process import START_TIMEOUT_SECONDS, JudgeProcess, ProcessJudge
 from metastore_client.java import ADD_OPENS, find_java, spark_jars
 
 NAME_SERVICE = "cluster"
-START_TIMEOUT_SECONDS = 120.0
 SOURCES = Path(__file__).parent / "minihdfs"
 
 

@@ -14,14 +14,13 @@ from xml.sax.saxutils import escape
 from judges.hive.judge import SPEED_OPTIONS
 from judges.jars import fetch_all, read_pins
 from judges.java import compiled
-from judges.process import JudgeProcess, ProcessJudge
+from judges.process import START_TIMEOUT_SECONDS, JudgeProcess, ProcessJudge
 from judges.storages.hdfs_cluster import KerberosKeys
 from metastore_client.java import ADD_OPENS, find_java, spark_jars
 
 YARN_HOSTS = ("localhost", "127.0.0.2")
 """Names of this machine, one a NodeManager; to Spark each is a machine. 127.0.0.1 would be localhost, too."""
 
-START_TIMEOUT_SECONDS = 120.0
 SOURCES = Path(__file__).parent / "miniyarn"
 
 _ENVIRONMENT = ("PATH=/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8")

@@ -20,13 +20,12 @@ from judges.errors import JudgeError, TrinoError
 from judges.hive.judge import CODE_CACHE, DEFAULT_ZONE, LOG_OPTIONS, SPEED_OPTIONS
 from judges.jars import fetch_all, read_pins
 from judges.java import compiled, java_25
-from judges.process import JudgeProcess, ProcessJudge
+from judges.process import START_TIMEOUT_SECONDS, JudgeProcess, ProcessJudge
 
 SOURCES = Path(__file__).parent
 JARS = read_pins(SOURCES / "jars.txt")
 MAIN_CLASS = "judge.TrinoJudge"
 
-START_TIMEOUT_SECONDS = 120.0
 ANSWER_TIMEOUT_SECONDS = 120.0
 
 _JVM = (
