@@ -5,7 +5,6 @@ Hive's SQL reads the tables. deltalake, pyiceberg and DuckDB read the copies.
 
 from __future__ import annotations
 
-import contextlib
 import random
 import subprocess
 import sys
@@ -132,12 +131,13 @@ class Shop:
             named = [str(partition) for (partition,) in self.judge.sql(f"SHOW PARTITIONS {name}")]
             partitions = ["{}='{}'".format(*each.split("=")) for each in named]
         for partition in partitions:
-            # Hive 2.3 fails if there is nothing to compact.
-            expected = (
-                contextlib.suppress(HiveError) if self.judge.line == "2.3" else contextlib.nullcontext()
-            )
-            with expected:
+            try:
                 self.judge.compact(name, kind, partition=partition, clean=clean)
+            except HiveError as error:
+                # Hive 2.3 fails if there is nothing to compact. Hive 4 refuses a second compaction while the
+                # files of the first one are not cleaned.
+                if self.judge.line != "2.3" and "already scheduled" not in str(error):
+                    raise
 
 
 def shown(row: dict[str, Any]) -> tuple[Any, ...]:
