@@ -134,9 +134,7 @@ class Shop:
             try:
                 self.judge.compact(name, kind, partition=partition, clean=clean)
             except HiveError as error:
-                # Hive 2.3 fails if there is nothing to compact. Hive 4 refuses a second compaction while the
-                # files of the first one are not cleaned.
-                if self.judge.line != "2.3" and "already scheduled" not in str(error):
+                if not self.judge.cannot_compact(error):
                     raise
 
 

@@ -38,16 +38,11 @@ def directories(hive: Hive, name: str) -> set[str]:
 
 
 def compact(shop: Shop, kind: str) -> None:
-    """Compact and let the cleaner run.
-
-    Hive 4 refuses while it has not cleaned up after the last time. Hive 2 fails if there is nothing below the
-    hold's transaction.
-    """
+    """Compact, unless there is nothing below the hold's transaction, and let the cleaner run."""
     try:
         shop.compact(kind)
     except HiveError as error:
-        is_refused = "Compaction is already scheduled" in str(error)
-        if not is_refused and not (shop.judge.line == "2.3" and "the worker failed" in str(error)):
+        if not shop.judge.cannot_compact(error):
             raise
     run_cleaner(shop.judge)
 
