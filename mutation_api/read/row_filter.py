@@ -12,6 +12,7 @@ cannot be computed for one of the rows, all rows of the stripe are read, and the
 
 from __future__ import annotations
 
+import bisect
 import functools
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
@@ -175,7 +176,7 @@ class RowFilter:
 
     @functools.cached_property
     def bounds(self) -> tuple[_Bound, ...]:
-        """Bounds of columns, which are faster to check than what Arrow concludes from the whole condition."""
+        """Values of columns, which are faster to check than what Arrow concludes from the whole condition."""
         return tuple(
             _Bound.of(name, kind, values)
             for name, kind, values in self.known_comparisons.comparisons
@@ -186,8 +187,7 @@ class RowFilter:
     def is_bounds(self) -> bool:
         """True if Arrow cannot rule out more than the bounds do."""
         known = self.known_comparisons
-        is_single = all(len(values) == 1 for *_, values in known.comparisons)
-        return known.is_all and is_single and len(self.bounds) == len(known.comparisons)
+        return known.is_all and len(self.bounds) == len(known.comparisons)
 
     def _without_value(self, error: Exception) -> RecordValueError:
         return RecordValueError(
@@ -266,14 +266,19 @@ class InPartition:
 
 
 class _Bound(NamedTuple):
-    """A column, and the least and the largest value that it can have, in the form of a Range.
+    """A column, and the values that it can have, in the form of a Range.
 
-    If one is None, there is no such limit.
+    Attributes:
+        name: the column.
+        least: the least value; None if there is no such limit.
+        largest: the largest value; None if there is no such limit.
+        values: all values, ascending; empty if all between the limits are meant.
     """
 
     name: str
     least: Any
     largest: Any
+    values: Sequence[Any]
 
     @classmethod
     def of(cls, name: str, kind: str, values: pa.Array) -> _Bound:
@@ -281,15 +286,19 @@ class _Bound(NamedTuple):
         plain = values.cast(pa.binary()) if pa.types.is_string(values.type) else values
         found = sorted((plain.view(pa.int32()) if pa.types.is_date32(plain.type) else plain).to_pylist())
         least = None if kind.startswith("less") else found[0]
-        return cls(name, least, None if kind.startswith("greater") else found[-1])
+        largest = None if kind.startswith("greater") else found[-1]
+        return cls(name, least, largest, found if kind in EQUAL else ())
 
     def may_be_in(self, ranges: Mapping[str, Range]) -> bool:
         """Return True if a part with these ranges may have such a value."""
         if self.name not in ranges:
             return True
         low, high = ranges[self.name]
-        is_low_enough = self.largest is None or low <= self.largest
-        return is_low_enough and bool(self.least is None or high >= self.least)
+        if (self.largest is not None and low > self.largest) or (
+            self.least is not None and high < self.least
+        ):
+            return False
+        return not self.values or bool(self.values[bisect.bisect_left(self.values, low)] <= high)
 
 
 _WITH_BOUNDS = (pa.types.is_integer, pa.types.is_string, pa.types.is_date32, pa.types.is_decimal128)

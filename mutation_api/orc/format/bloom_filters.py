@@ -39,16 +39,38 @@ class BloomFilter:
     hash_count: int
     bits: bytes
 
-    def may_hold(self, hashes: NDArray[np.int64]) -> bool:
-        """Return True if the group may have a value with one of the hashes (int64, shape (n,))."""
+    def may_hold(self, sought: SoughtHashes) -> bool:
+        """Return True if the group may have one of the sought values."""
         if not self.bits or not self.hash_count:
             return True
-        low, high = hashes.astype(np.int32)[:, None], (hashes >> 32).astype(np.int32)[:, None]
-        with np.errstate(over="ignore"):
-            combined = low + np.arange(1, self.hash_count + 1, dtype=np.int32) * high
-        places = np.where(combined < 0, ~combined, combined).astype(np.int64) % (len(self.bits) * 8)
+        places = sought.places(self.hash_count, len(self.bits) * 8)
         found = np.frombuffer(self.bits, np.uint8)[places >> 3] >> (places & 7).astype(np.uint8) & 1
-        return bool(found.all(axis=1).any())
+        return bool(found.all(axis=0).any())
+
+
+class SoughtHashes:
+    """Hashes of sought values (int64, shape (n,)), and their bits in filters.
+
+    The filters of a column nearly always have the same number of bits, so their places are kept.
+    """
+
+    def __init__(self, hashes: NDArray[np.int64]) -> None:
+        self._hashes = hashes
+        self._places: dict[tuple[int, int], NDArray[np.int64]] = {}
+
+    def __len__(self) -> int:
+        return len(self._hashes)
+
+    def places(self, hash_count: int, bit_count: int) -> NDArray[np.int64]:
+        """Return the bits that each value sets in a filter of so many bits (shape (hash_count, n))."""
+        found = self._places.get((hash_count, bit_count))
+        if found is None:
+            low, high = self._hashes.astype(np.int32), (self._hashes >> 32).astype(np.int32)
+            with np.errstate(over="ignore"):
+                combined = low + np.arange(1, hash_count + 1, dtype=np.int32)[:, None] * high
+            found = np.where(combined < 0, ~combined, combined).astype(np.int64) % bit_count
+            self._places[hash_count, bit_count] = found
+        return found
 
 
 def parse_bloom_filters(section: bytes, tail: OrcTail) -> list[BloomFilter]:

@@ -39,7 +39,13 @@ from mutation_api.orc.read.event_file import (
     check_order,
     take_rows,
 )
-from mutation_api.orc.read.file_columns import FileColumns, NumberedRows, Wanted, names_in_file
+from mutation_api.orc.read.file_columns import (
+    FileColumns,
+    NumberedRows,
+    StripeNumbers,
+    Wanted,
+    names_in_file,
+)
 from mutation_api.orc.read.orc_input import OrcInput
 from mutation_api.storage.connect import reading_threads
 from mutation_api.storage.protocol import Storage
@@ -188,6 +194,12 @@ def _read_acid(
     names, early = [stored[name] for name in _KEY_FIELDS], columns.early_names
     choice = wanted.only if drops_rows and early else None
     is_read_first = choice is not None and choice.is_read_first
+
+    def numbers_of(index: int) -> StripeNumbers | None:
+        is_worth_it = choice is not None and has_cheap_requests and source.stripe_rows(index) >= _MANY_ROWS
+        ranges = columns.event_ranges if is_worth_it else None
+        return None if ranges is None else ranges.numbers(index)
+
     sought = columns.sought_rows() if drops_rows else None
     if sought is not None:
         without = sought.stripes_without_ids()
@@ -203,14 +215,13 @@ def _read_acid(
         groups = columns.groups_with_keys(index) if drops_rows else None
         if groups is not None and not len(groups):
             continue
-        is_worth_it = choice is not None and has_cheap_requests and source.stripe_rows(index) >= _MANY_ROWS
-        ranges = columns.event_ranges if is_worth_it else None
-        numbers = None if ranges is None else ranges.numbers(index)
+        numbers = None if is_read_first else numbers_of(index)
         stripe = None
         if is_read_first or numbers is not None:
             stripe = _Stripe(columns, index, source.read_stripe(index, early, groups), groups)
             if not len(stripe.chosen):
                 continue
+            numbers = numbers or numbers_of(index)
             numbered = None if numbers is None else numbers.rows_at(stripe.chosen)
             if numbered is not None:
                 yield numbered.ends, _NumberedStripe(columns, index, numbered, stripe.chosen_early())

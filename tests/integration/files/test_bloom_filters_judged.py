@@ -20,7 +20,7 @@ from judges.hive.judge import HiveJudge
 from mutation_api import connect
 from mutation_api.format.hive_type import parse_hive_type
 from mutation_api.hive.connection import Hive
-from mutation_api.orc.format.bloom_filters import hashes_of
+from mutation_api.orc.format.bloom_filters import SoughtHashes, hashes_of
 from mutation_api.orc.format.protobuf import STREAM_KIND_BLOOM_FILTER_UTF8, as_bytes, fields_of
 from mutation_api.orc.format.stripe_sections import parse_stripe_footer
 from mutation_api.orc.format.tail import parse_tail
@@ -161,7 +161,7 @@ def test_hive_skips_by_the_filters_and_finds_every_row(
         filters = source.bloom_filters(0, f"row.{stored}", parse_hive_type(kind))
         # Hive 2.3 writes filters of an older kind, which are not used.
         assert len(filters) == (0 if hive_line.line == "2.3" else 3)
-        assert sum(each.may_hold(hashes[n : n + 1]) for each in filters for n in range(200)) < 100
+        assert sum(each.may_hold(SoughtHashes(hashes[n : n + 1])) for each in filters for n in range(200)) < 100
 
     with connected.snapshot(name) as view:
         root = Path(view.table(name).descriptor.location.local_path or "")

@@ -200,6 +200,7 @@ def stripes_read(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, tuple[str, 
     ("where", "stripes", "late"),
     [
         (pc.field("id") == 100, 1, 1),
+        (pc.field("id").isin([-1, 100, 310, 312, 10_000]), 2, 2),
         ((pc.field("id") == 100) | (pc.field("name") == "n0300"), 2, 2),
         ((pc.field("id") > 90) & (pc.field("id") < 130), 2, 2),
         ((pc.field("id") == 100) & (pc.field("part") == "z"), 0, 0),
