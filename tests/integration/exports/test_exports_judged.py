@@ -85,13 +85,7 @@ class Shop:
         self._number += 10
         match self.rng.randrange(9):
             case 0 | 1 | 2:
-                day = self._day()
-                partition, last = (f"PARTITION (day='{day}')", "") if is_partitioned else ("", f", '{day}'")
-                self.judge.sql(
-                    f"INSERT INTO {name} {partition} SELECT {self._number}, 'a\\t\"é', 12.345, "
-                    f"'2024-05-01 12:00:00.123456', unhex('00FF{self._number:04}'), "
-                    f"array('x', cast(NULL AS string)), named_struct('a', 1, 'b', 'y'), 7, 'ab'{last}"
-                )
+                self._insert(name, self._day())
             case 3:
                 self.judge.sql(
                     f"UPDATE {name} SET item = concat(item, 'u'), at = NULL WHERE id % 3 = "
@@ -112,6 +106,14 @@ class Shop:
                         table = tx.table(each)
                         table.append(pa.Table.from_pylist(rows, table.schema))
 
+    def _insert(self, name: str, day: str) -> None:
+        partition, last = (f"PARTITION (day='{day}')", "") if name == self.names[0] else ("", f", '{day}'")
+        self.judge.sql(
+            f"INSERT INTO {name} {partition} SELECT {self._number}, 'a\\t\"é', 12.345, "
+            f"'2024-05-01 12:00:00.123456', unhex('00FF{self._number:04}'), "
+            f"array('x', cast(NULL AS string)), named_struct('a', 1, 'b', 'y'), 7, 'ab'{last}"
+        )
+
     def _overwrite_or_drop(self, name: str, *, is_partitioned: bool) -> None:
         if is_partitioned and self.rng.random() < 0.5:
             self.judge.sql(f"ALTER TABLE {name} DROP IF EXISTS PARTITION (day='{self._day()}')")
@@ -131,6 +133,10 @@ class Shop:
             named = [str(partition) for (partition,) in self.judge.sql(f"SHOW PARTITIONS {name}")]
             partitions = ["{}='{}'".format(*each.split("=")) for each in named]
         for partition in partitions:
+            if self.judge.line == "2.3":
+                # If it compacts a range twice, it moves the second result into the first, as
+                # delta_1_3/delta_1_3, and its own MapReduce jobs fail there. A new row makes another range.
+                self._insert(name, "2024-05-01" if partition is None else partition.split("'")[1])
             try:
                 self.judge.compact(name, kind, partition=partition, clean=clean)
             except HiveError as error:
