@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from metastore_client.client import MetastoreClient
-from metastore_client.compaction_queue import compactions_of
+from metastore_client.client import MetastoreClient, compactions_of
 from metastore_client.model import CompactionInfo, CompactionType
 from mutation_api.errors import CompactionError, ConfigurationError
 from mutation_api.read.table_view import open_table

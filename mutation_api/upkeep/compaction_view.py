@@ -6,8 +6,7 @@ import dataclasses
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 
-from metastore_client.client import MetastoreClient
-from metastore_client.compaction_queue import compactions_of
+from metastore_client.client import MetastoreClient, compactions_of
 from mutation_api.errors import CompactionError, ConfigurationError
 from mutation_api.orc.read.event_file import EventFile
 from mutation_api.read.partition_files import list_partition_files

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from metastore_client.client import MetastoreClient
-from metastore_client.compaction_queue import compactions_of
+from metastore_client.client import MetastoreClient, compactions_of
 from metastore_client.model import CompactionInfo, OpenTxns, TxnInfo
 from metastore_client.valid_ids import ValidIdList, ValidTxnList
 from mutation_api.errors import CorruptFileError, DirectoryStateError

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from metastore_client.client import MetastoreClient
-from metastore_client.compaction_queue import CompactionQueue
+from metastore_client.client import CompactionQueue, MetastoreClient
 from tests.fuzz import answer_cases, children
 from tests.fuzz.answer_cases import CALLS
 from tests.fuzz.children import failures

@@ -104,6 +104,25 @@ class SourceSnapshot(Protocol):
     def chunks(self, statement: str) -> Iterator[list[Sequence[Any]]]:
         """Yield the rows of a query in chunks of limited size."""
 
+    def texts(self, statement: str) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a query as strings, if the database has :attr:`~SourceDatabase.text_columns`.
+
+        No other query can run until all rows have been read.
+        """
+
+
+class TextColumns(Protocol):
+    """Columns of strings that a database sends for a query: how they are read and converted."""
+
+    def read(self, connection: Any, statement: str) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a query as strings, many at once."""
+
+    def to_column(self, column: SourceColumn, target: HiveType, texts: pa.StringArray) -> pa.Array | None:
+        """Convert a column to the target's type. None if the values must be examined one by one."""
+
+    def values(self, column: SourceColumn, texts: pa.StringArray) -> list[Any]:
+        """Return the values of a column as :meth:`SourceSnapshot.chunks` returns them."""
+
 
 class SourceDatabase(Protocol):
     """A database of the source, connected on first use.
@@ -118,6 +137,10 @@ class SourceDatabase(Protocol):
     @property
     def source_id(self) -> str:
         """The name of the database in watermarks, without user and password."""
+
+    @property
+    def text_columns(self) -> TextColumns | None:
+        """How columns of strings are read; None if the database sends no such columns."""
 
     def describe(self, table: str) -> CapturedTable:
         """Return a table by its name. Raises RecordLayoutError if it does not exist, or is not a table."""

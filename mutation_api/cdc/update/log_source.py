@@ -11,6 +11,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import pyarrow as pa
+
 from mutation_api.cdc.source import LocalBatch, Position, SourceTable
 from mutation_api.cdc.update.database import CapturedTable, SourceDatabase, SourceSnapshot
 from mutation_api.cdc.update.progress_mark import Fingerprint, ProgressMark, Run, ranges_of
@@ -288,10 +291,10 @@ def _add_inserts(
 ) -> int:
     """Read the rows of a statement as inserts; ``first``: the position of the first. Return their number."""
     count = 0
-    for rows in snapshot.chunks(statement):
-        numbers = range(first + count, first + count + len(rows))
-        spool.add(["insert"] * len(rows), numbers, plan.columns_of(rows))
-        count += len(rows)
+    for columns in plan.read(snapshot, statement):
+        rows = len(next(iter(columns.values())))
+        spool.add(pa.repeat("insert", rows), np.arange(first + count, first + count + rows), columns)
+        count += rows
     return count
 
 

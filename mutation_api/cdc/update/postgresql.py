@@ -46,6 +46,7 @@ from mutation_api.cdc.update.postgresql_catalog import (
     growing_column,
     literal_of,
 )
+from mutation_api.cdc.update.postgresql_copy import CopiedColumns
 from mutation_api.cdc.update.progress_mark import CaptureMethod
 from mutation_api.cdc.update.settings import UpdateSettings
 from mutation_api.cdc.update.sql_database import DDL_WAIT_SECONDS, OPERATION_COLUMN, RECEIPT, SEQUENCE_COLUMN
@@ -83,6 +84,7 @@ class PostgreSql(PostgreSqlCapture):
     """A database of a PostgreSQL server."""
 
     kind = "postgresql"
+    text_columns = CopiedColumns()
     # psycopg returns bytes instead of strings if the database's encoding is SQL_ASCII.
     connection_options: ClassVar[Mapping[str, str]] = {"client_encoding": "UTF8"}
 

@@ -24,7 +24,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from mutation_api.cdc.update.database import CapturedTable, SourceColumn, SourceDatabase, SourceSnapshot
+from mutation_api.cdc.update.database import (
+    CapturedTable,
+    SourceColumn,
+    SourceDatabase,
+    SourceSnapshot,
+    TextColumns,
+)
 from mutation_api.cdc.update.progress_mark import Fingerprint, ProgressMark
 from mutation_api.cdc.update.settings import UpdateSettings
 from mutation_api.errors import (
@@ -114,6 +120,34 @@ class ReadPlan:
         return (
             f"SELECT {', '.join(values)} FROM {part} t WHERE NOT EXISTS (SELECT 1 FROM {log} l WHERE {same})"
         )
+
+    def read(self, snapshot: SourceSnapshot, statement: str) -> Iterator[dict[str, pa.Array]]:
+        """Yield the rows of a statement that selects all columns: values by Hive column.
+
+        Raises:
+            RecordValueError: If a value does not fit.
+        """
+        conversions = self.database.text_columns
+        if conversions is None:
+            yield from map(self.columns_of, snapshot.chunks(statement))
+            return
+        for batch in snapshot.texts(statement):
+            yield self._of_texts(batch, conversions)
+
+    def _of_texts(self, batch: pa.RecordBatch, conversions: TextColumns) -> dict[str, pa.Array]:
+        found = {}
+        for (name, kind, column), texts in zip(self.columns, batch.columns, strict=True):
+            array = conversions.to_column(column, kind, texts)
+            if array is None:
+                values = conversions.values(column, texts)
+                try:
+                    array = self.database.to_column(column, kind, values, self.time_zone)
+                except RecordValueError as error:
+                    given = zip(self.columns, batch.columns, strict=True)
+                    values = [conversions.values(source, texts) for (_, _, source), texts in given]
+                    raise self._misfit(list(zip(*values, strict=True)), name, error) from error
+            found[name] = array
+        return found
 
     def columns_of(self, rows: Sequence[Sequence[Any]]) -> dict[str, pa.Array]:
         """Return the values of rows by Hive column. Raises RecordValueError if a value does not fit."""

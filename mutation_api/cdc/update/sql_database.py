@@ -22,6 +22,7 @@ from mutation_api.cdc.update.database import (
     SourceColumn,
     SourceObject,
     SourceSnapshot,
+    TextColumns,
     check_key,
 )
 from mutation_api.cdc.update.progress_mark import CaptureMethod
@@ -77,6 +78,15 @@ class CursorSnapshot:
             self._reading.remove(cursor)
             cursor.close()
 
+    def texts(self, statement: str) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a query as strings."""
+        assert self._database.text_columns is not None, "the caller converts the strings"
+        batches = self._database.text_columns.read(self._connection, statement)
+        self._reading.append(batches)
+        with self._database.errors():
+            yield from batches
+        self._reading.remove(batches)
+
     def close(self) -> None:
         """Close the cursors of queries whose rows were not all read."""
         while self._reading:
@@ -90,6 +100,7 @@ class SqlDatabase(abc.ABC):
     kind: ClassVar[str]
     connection_options: ClassVar[Mapping[str, str]] = {}
     """The options of the driver's connections."""
+    text_columns: TextColumns | None = None
     knows_bound: ClassVar[bool] = False
     """True if no version below the greatest one in a snapshot can still appear."""
 

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from metastore_client.client import MetastoreClient
-from metastore_client.compaction_queue import compactions_of
+from metastore_client.client import MetastoreClient, compactions_of
 from metastore_client.hive_site import parse_duration_seconds
 from metastore_client.model import CompactionInfo, LockInfo, LockState, TxnInfo, TxnState
 from mutation_api.cdc.update.database import SourceDatabase

@@ -33,7 +33,8 @@ from mutation_api.errors import ConfigurationError, RecordValueError, SourcePosi
 from mutation_api.format.conversion import convert_to_column
 from mutation_api.format.hive_type import HiveType, TypeFamily
 
-_WIDEST = 70
+WIDEST_DECIMAL = 70
+"""The digits of a decimal column before it gets the type of its Hive column."""
 _NANOSECONDS = re.compile(r"[.,]\d{6}0*[1-9]")
 _FIRST = {
     TypeFamily.DATE: pa.scalar(date.min),
@@ -117,19 +118,20 @@ class InvalidError(_MisfitError):
 def _plain(values: Sequence[Any], target: HiveType) -> pa.Array:
     """Return values as an array; if all have the expected type, they are not checked individually."""
     convert = _PREPARED.get(target.family)
-    if target.family in _FIRST and (found := _times_of_texts(values, target.family)) is not None:
-        return found
-    if convert is None or set(map(type, values)) <= {_EXPECTED.get(target.family), type(None)}:
+    kinds = set(map(type, values))
+    if target.family in _FIRST and kinds <= {str, type(None)}:
+        found = times_of_texts(pa.array(values, pa.string()), target.family)
+        if found is not None:
+            return found
+    if convert is None or kinds <= {_EXPECTED.get(target.family), type(None)}:
         return pa.array(values, _HINTS.get(target.family))
     return pa.array([None if v is None else convert(v) for v in values], _HINTS.get(target.family))
 
 
-def _times_of_texts(values: Sequence[Any], family: TypeFamily) -> pa.Array | None:
+def times_of_texts(texts: pa.StringArray, family: TypeFamily) -> pa.Array | None:
     """Convert ISO 8601 strings at once; return None if others need individual checks."""
-    if not set(map(type, values)) <= {str, type(None)}:
-        return None
     try:
-        array = pa.array(values, pa.string()).cast(_HINTS[family])
+        array = texts.cast(_HINTS[family])
     except pa.ArrowInvalid:
         return None
     return None if pc.any(pc.less(array, _FIRST[family])).as_py() else array
@@ -143,12 +145,12 @@ def _decimals(values: Sequence[Any], target: HiveType) -> pa.Array:
     if not all(map(Decimal.is_finite, kept)):
         raise InvalidError(f"{next(value for value in kept if not value.is_finite())} is not a finite number")
     try:
-        return pa.array(values, pa.decimal256(_WIDEST, target.scale))
+        return pa.array(values, pa.decimal256(WIDEST_DECIMAL, target.scale))
     except pa.ArrowInvalid as error:
         wrong = next((v for v in kept if _digits(v) > target.scale), None)
         if wrong is None:
             ready = [None if value is None else value.normalize() for value in values]
-            return pa.array(ready, pa.decimal256(_WIDEST, target.scale))
+            return pa.array(ready, pa.decimal256(WIDEST_DECIMAL, target.scale))
         raise _MisfitError(f"{wrong} has more than {target.scale} digits after the decimal point") from error
 
 

@@ -25,8 +25,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from mutation_api.cdc.source import (
     OPERATION,
@@ -82,10 +84,13 @@ class RowSpool:
         self.close()
 
     def add(
-        self, operations: Sequence[str], sequences: Sequence[int], columns: Mapping[str, pa.Array]
+        self,
+        operations: Sequence[str] | pa.StringArray,
+        sequences: Sequence[int] | NDArray[np.int64],
+        columns: Mapping[str, pa.Array],
     ) -> None:
         """Add operations, one per row of the columns. Raises InputError if the file cannot be written."""
-        if not operations:
+        if not len(operations):
             return
         position = pa.StructArray.from_arrays([pa.array(sequences, pa.int64())], POSITION_FIELDS)
         batch = pa.table({OPERATION: pa.array(operations, pa.string()), POSITION: position, **columns})
@@ -112,7 +117,14 @@ class RowSpool:
         self._waiting = []
         with self._named_errors():
             if self._writer is None:
-                self._writer = pq.ParquetWriter(self._path, part.schema)
+                # It is read twice, soon, on this machine: speed counts more than size.
+                self._writer = pq.ParquetWriter(
+                    self._path,
+                    part.schema,
+                    compression="lz4",
+                    use_dictionary=[OPERATION],
+                    write_statistics=False,
+                )
             self._writer.write_table(part)
         self._sizes.append(part.nbytes)
 
@@ -301,10 +313,11 @@ class VersionSource(QuerySource):
     def _read(self, snapshot: SourceSnapshot, plan: ReadPlan, condition: str, spool: RowSpool) -> int:
         operation = "insert" if self._settings.method is CaptureMethod.ROW_VERSION_INSERT else "update"
         count = 0
-        for rows in snapshot.chunks(plan.select_all(condition)):
+        for columns in plan.read(snapshot, plan.select_all(condition)):
+            rows = len(next(iter(columns.values())))
             # All have the same position: two rows with one key have no order, and are refused.
-            spool.add([operation] * len(rows), [0] * len(rows), plan.columns_of(rows))
-            count += len(rows)
+            spool.add(pa.repeat(operation, rows), np.zeros(rows, np.int64), columns)
+            count += rows
         return count
 
 

@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from metastore_client.client import MetastoreClient
-from metastore_client.compaction_queue import compactions_of
+from metastore_client.client import MetastoreClient, compactions_of
 from metastore_client.model import CompactionInfo, OpenTxns, TxnInfo, TxnState
 from mutation_api.transaction.catalog import split_full_name
 from mutation_api.upkeep.erasure.table_search import FoundFile, TableSearch

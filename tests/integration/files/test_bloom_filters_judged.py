@@ -161,7 +161,9 @@ def test_hive_skips_by_the_filters_and_finds_every_row(
         filters = source.bloom_filters(0, f"row.{stored}", parse_hive_type(kind))
         # Hive 2.3 writes filters of an older kind, which are not used.
         assert len(filters) == (0 if hive_line.line == "2.3" else 3)
-        assert sum(each.may_hold(SoughtHashes(hashes[n : n + 1])) for each in filters for n in range(200)) < 100
+        assert (
+            sum(each.may_hold(SoughtHashes(hashes[n : n + 1])) for each in filters for n in range(200)) < 100
+        )
 
     with connected.snapshot(name) as view:
         root = Path(view.table(name).descriptor.location.local_path or "")
