@@ -8,7 +8,12 @@ from typing import Any
 
 from mutation_api.format.varint import varint
 from mutation_api.orc.format.compression import Compression, original_chunks, unpacked
-from mutation_api.orc.format.protobuf import as_bytes, fields_of, numbers_in
+from mutation_api.orc.format.protobuf import (
+    STREAM_KIND_BLOOM_FILTER_UTF8,
+    as_bytes,
+    fields_of,
+    numbers_in,
+)
 from mutation_api.orc.format.stripe_sections import parse_stripe_footer
 from mutation_api.orc.format.tail import parse_tail
 from tests.fuzz.damage import damaged_bytes, odd_number
@@ -85,3 +90,18 @@ def damaged_row_index(random: random.Random, data: bytes) -> bytes:
         return [*streams[:at], (head, changed), *streams[at + 1 :]]
 
     return changed_stripe(random, data, change)
+
+
+def bloom_filter_bits(data: bytes) -> list[tuple[int, int]]:
+    """The places of the bits of each Bloom filter in an uncompressed file."""
+    tail, found = parse_tail(data), []
+    for stripe in tail.stripes:
+        footer = parse_stripe_footer(data[stripe.end - stripe.footer_length : stripe.end], tail, stripe)
+        for stream in footer.streams:
+            if stream.kind == STREAM_KIND_BLOOM_FILTER_UTF8:
+                for _, each in fields_of(data[stream.start : stream.stop]):
+                    for _, bits in fields_of(as_bytes(each)):
+                        if isinstance(bits, bytes | memoryview):
+                            at = data.index(bytes(bits), stream.start, stream.stop)
+                            found.append((at, at + len(bits)))
+    return found

@@ -2,7 +2,8 @@
 
 A value without an entry in a filter is certainly not in its group. Integers and strings are looked up,
 because all writers agree on their hashes. Days are not, because files count them in two calendars. Neither
-are floats, decimals and timestamps. Filters of the kind that Hive 2.3 writes are not used, because strings in
+are floats, decimals and timestamps, nor the values of a tinyint, some of which are missing in filters that
+ORC's C++ library wrote. Filters of the kind that Hive 2.3 writes are not used, because strings in
 them are hashed in the encoding of the writer's JVM.
 
 Source: orc_proto.proto (BloomFilterIndex), the ORC v1 specification (Bloom filter index), ORC's BloomFilter
@@ -24,7 +25,7 @@ from mutation_api.orc.format.compression import DAMAGE, unpacked
 from mutation_api.orc.format.protobuf import as_bytes, as_number, fields_of
 from mutation_api.orc.format.tail import OrcTail
 
-HASHED_KINDS = {**dict.fromkeys(INTEGER_KINDS, (1, 2, 3, 4)), "string": (7,)}
+HASHED_KINDS = {**dict.fromkeys(INTEGER_KINDS, (2, 3, 4)), "string": (7,)}
 """The kinds of a file's column whose values are looked up, by the kind of the table's column."""
 MOST_VALUES = 1000
 """The number of values above which nearly every filter has an entry for one of them."""
@@ -41,11 +42,16 @@ class BloomFilter:
 
     def may_hold(self, sought: SoughtHashes) -> bool:
         """Return True if the group may have one of the sought values."""
+        return bool(self.has(sought).any())
+
+    def has(self, sought: SoughtHashes) -> NDArray[np.bool_]:
+        """Return which of the sought values the group may have (shape (n,))."""
         if not self.bits or not self.hash_count:
-            return True
+            return np.ones(len(sought), np.bool_)
         places = sought.places(self.hash_count, len(self.bits) * 8)
-        found = np.frombuffer(self.bits, np.uint8)[places >> 3] >> (places & 7).astype(np.uint8) & 1
-        return bool(found.all(axis=0).any())
+        bits = np.frombuffer(self.bits, np.uint8)[places >> 3] >> (places & 7).astype(np.uint8) & 1
+        found: NDArray[np.bool_] = bits.all(axis=0)
+        return found
 
 
 class SoughtHashes:

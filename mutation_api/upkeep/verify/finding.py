@@ -142,6 +142,12 @@ _DAMAGES = (
         "a query with a condition fails or returns wrong values: set hive.optimize.index.filter=false until "
         "the rows are written again",
     ),
+    (
+        "bloom-filter",
+        "the Bloom filter of a row group has all values of its column",
+        "a query with a condition loses rows: set hive.optimize.index.filter=false until the rows are "
+        "written again",
+    ),
     # events
     ("event-null", "no field of an event is null", _REWRITE),
     ("operation", "a delta holds inserts, a delete delta deletes, a base no deletes", _REWRITE),

@@ -1,4 +1,4 @@
-"""Comparison of recorded statistics of columns with the values of the rows.
+"""Comparison of recorded statistics of columns, and of Bloom filters, with the values of the rows.
 
 The statistics in a file are compared stripe by stripe. The names of a file's columns are also checked.
 
@@ -13,6 +13,7 @@ Source: Hive's GenericUDAFComputeStats and StatsOptimizer.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,14 +21,22 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from metastore_client.model import ColumnStatistics
 from mutation_api.errors import CorruptFileError, MutationError
 from mutation_api.format.plain_array import has_union, map_parts, rebased_list, struct_fields
+from mutation_api.orc.format.bloom_filters import (
+    HASHED_KINDS,
+    BloomFilter,
+    SoughtHashes,
+    hashes_of,
+    parse_bloom_filters,
+)
 from mutation_api.orc.format.compression import DAMAGE
-from mutation_api.orc.format.protobuf import as_number, fields_of
+from mutation_api.orc.format.protobuf import STREAM_KIND_BLOOM_FILTER_UTF8, as_number, fields_of
 from mutation_api.orc.format.stored_values import column_count, column_id
 from mutation_api.orc.format.stripe_sections import parse_stripe_footer
 from mutation_api.orc.format.tail import OrcTail
@@ -47,6 +56,8 @@ from mutation_api.upkeep.verify.recorded_statistics import (
 from mutation_api.upkeep.verify.row_index_check import GroupCounts, StripeBytes
 
 _STATISTICS = "orc-statistics"
+_FILTERED_KINDS = {1, *itertools.chain(*HASHED_KINDS.values())}
+"""The kinds of a file's columns whose Bloom filters are compared: 1 is tinyint, which is never looked up."""
 
 
 class Difference(NamedTuple):
@@ -109,6 +120,7 @@ class StatisticsCheck:
     def _differences(self, index: int, batch: pa.RecordBatch) -> Iterator[Difference]:
         recorded = self._recorded.stripes[index] if index < len(self._recorded.stripes) else {}
         stripe, groups = self._index(index, len(batch))
+        filters = {} if stripe is None else self._bloom_filters(stripe)
         counts = GroupCounts()
         stride = self._tail.stride
         for field in self._schema:
@@ -126,11 +138,14 @@ class StatisticsCheck:
                     of_column = groups.get(number, ())
                     statistics = of_column[group] if group < len(of_column) else None
                     found = self._difference(statistics, number, values)
+                    where = f"of column {name} in row group {group} of stripe {index}"
                     if found is not None:
-                        where = f"of column {name} in row group {group} of stripe {index}"
                         yield Difference(
                             _STATISTICS, start, f"{found[0]} {where}", f"{found[1]}, as recorded"
                         )
+                    missing = _missing(filters.get(number, ()), group, values)
+                    if missing is not None:
+                        yield Difference("bloom-filter", start, f"no {missing!r} {where}", "all its values")
         wanted = -(-len(batch) // stride)
         for number, of_column in groups.items():
             if len(of_column) != wanted:
@@ -155,6 +170,16 @@ class StatisticsCheck:
             if count is not None and number in self._counts and as_number(count) != self._counts[number]:
                 yield f"{self._counts[number]} values in column {number} of the file", f"{as_number(count)}"
 
+    def _bloom_filters(self, stripe: StripeBytes) -> dict[int, list[BloomFilter]]:
+        """Return the filters of a stripe's columns of integers and strings, by the columns' numbers."""
+        numbers = [s.column for s in stripe.footer.streams if s.kind == STREAM_KIND_BLOOM_FILTER_UTF8]
+        kinds = {number: self._tail.nodes[number].kind for number in numbers}
+        return {
+            number: parse_bloom_filters(stripe.raw(STREAM_KIND_BLOOM_FILTER_UTF8, number), self._tail)
+            for number, kind in kinds.items()
+            if kind in _FILTERED_KINDS
+        }
+
     def _index(self, index: int, row_count: int) -> tuple[StripeBytes | None, dict[int, list[bytes]]]:
         """Return a stripe's streams (only of its index, if it has one group) and its groups' statistics."""
         stripe = self._tail.stripes[index]
@@ -168,6 +193,17 @@ class StatisticsCheck:
         rows, columns = data[: stripe.index_length], range(len(self._tail.types))
         groups = row_group_statistics(rows, footer, self._tail, stripe, columns)
         return StripeBytes(data, stripe.offset, footer, self._tail), groups
+
+
+def _missing(filters: Sequence[BloomFilter], group: int, values: pa.Array) -> int | str | None:
+    """Return a value of a row group that its filter does not have."""
+    kind = values.type
+    if group >= len(filters) or not (pa.types.is_integer(kind) or pa.types.is_string(kind)):
+        return None
+    sought = pc.unique(values).drop_null()
+    lost = np.flatnonzero(~filters[group].has(SoughtHashes(hashes_of(sought))))
+    found: int | str | None = sought[int(lost[0])].as_py() if len(lost) else None
+    return found
 
 
 def _parts(number: int, name: str, values: pa.Array) -> Iterator[tuple[int, str, pa.Array]]:

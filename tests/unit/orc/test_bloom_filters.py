@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.orc
 import pyorc
 import pytest
 
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
+from mutation_api.format.hive_type import parse_hive_type
 from mutation_api.hive.connect import connect
+from mutation_api.orc.format.bloom_filters import SoughtHashes, hashes_of
+from mutation_api.orc.read.column_reader import ReadOptions
 from mutation_api.orc.read.orc_input import OrcInput
+from mutation_api.storage.local import LocalStorage
+from mutation_api.storage.location import Location
 from mutation_api.table.expression_parts import required
+from mutation_api.transaction import preconditions
 from mutation_api.upkeep import verify_table
 
 NAME = "default.t"
@@ -52,6 +60,36 @@ def test_deltas_have_filters_and_delete_deltas_none(tmp_path: Path, codec: str, 
         assert filters_in(rows) == {(7, 8)}
         assert filters_in(deletes) == {()}
         assert not verify_table(metastore, NAME).findings
+
+
+def test_filters_of_a_tinyint_are_neither_written_nor_read(tmp_path: Path) -> None:
+    """ORC's C++ library adds other values than the first eighth of a batch to them. `verify` names one."""
+    values = [*range(-5, 95)]
+    path = tmp_path / "by_pyarrow.orc"
+    with pa.orc.ORCWriter(str(path), bloom_filter_columns=[1, 2], row_index_stride=10_000) as writer:
+        writer.write(pa.table({"t": pa.array(values, pa.int8()), "h": pa.array(values, pa.int16())}))
+    source = OrcInput(LocalStorage(), Location.given(path), None, ReadOptions())
+    assert source.bloom_filters(0, "t", parse_hive_type("tinyint")) == []
+    assert source.bloom_filters(0, "t", parse_hive_type("smallint")) == []
+    (of_shorts,) = source.bloom_filters(0, "h", parse_hive_type("smallint"))
+    assert of_shorts.has(SoughtHashes(hashes_of(pa.array(values)))).all()
+    with connect(InMemoryMetastore(tmp_path / "w", capabilities=HIVE_4_1)) as hive:
+        table = hive.create_table(
+            NAME, "id bigint, t tinyint", properties={"orc.bloom.filter.columns": "t,id"}
+        )
+        table.append(pa.table({"id": values, "t": pa.array(values, pa.int8())}))
+        with hive.snapshot(NAME) as view:
+            location = view.table(NAME).descriptor.location
+        (file,) = Path(location.local_path or "").glob("delta_*/bucket_00000")
+        assert filters_in(file) == {(7,)}
+        assert not table.verify().findings
+    encoded = mock.patch.object(preconditions, "_BLOOM_KINDS", frozenset(["tinyint"]))
+    with encoded, connect(InMemoryMetastore(tmp_path / "v", capabilities=HIVE_4_1)) as hive:
+        table = hive.create_table(NAME, "id bigint, t tinyint", properties={"orc.bloom.filter.columns": "t"})
+        table.append(pa.table({"id": values, "t": pa.array(values, pa.int8())}))
+        (finding,) = table.verify().findings
+        assert finding.rule_name == "bloom-filter"
+        assert "no -5 of column row.t in row group 0" in finding.found
 
 
 @pytest.mark.thorough

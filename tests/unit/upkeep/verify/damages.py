@@ -16,7 +16,7 @@ import pyarrow.orc
 from mutation_api.format.event import ACID_STATS, ACID_VERSION, KEY_INDEX
 from mutation_api.format.layout import AcidVersion
 from mutation_api.orc.format.tail import parse_tail
-from tests.support.orc_stripes import damaged_row_index
+from tests.support.orc_stripes import bloom_filter_bits, damaged_row_index
 from tests.unit.upkeep.verify.sound_tables import SoundTable
 
 LEGACY, SPLIT = AcidVersion.V1_LEGACY, AcidVersion.V1_SPLIT
@@ -420,6 +420,16 @@ def values_miscounted(table: SoundTable) -> tuple[Path, int | None]:
     changed = section.replace(bytes([8, count]), bytes([8, count + 1]))
     assert changed != section
     return rewritten(path, lambda _: content[:start] + changed + content[start + len(section) :]), 0
+
+
+@damage("bloom-filter", LEGACY, HIVE4)
+def empty_bloom_filter(table: SoundTable) -> tuple[Path, int | None]:
+    """A filter without any bit, as it would be of no values."""
+    path = edited(table, 3, 0, list, compression="uncompressed", bloom_filters=[7, 8])
+    content = bytearray(path.read_bytes())
+    (bits, _) = bloom_filter_bits(bytes(content))
+    content[slice(*bits)] = bytes(bits[1] - bits[0])
+    return rewritten(path, lambda _: bytes(content)), 0
 
 
 # -- columns -------------------------------------------------------------------------------------------------

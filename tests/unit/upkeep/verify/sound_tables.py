@@ -68,6 +68,7 @@ def write_file(
     change: Callable[[pa.Table], pa.Table] = lambda table: table,
     stripe_rows: int = 0,
     compression: str = "zlib",
+    bloom_filters: Sequence[int] = (),
 ) -> None:
     """Write an ACID file as Hive expects it, unless ``metadata`` or ``change`` make something else of it.
 
@@ -79,6 +80,7 @@ def write_file(
         change: what becomes of the columns.
         stripe_rows: rows of a stripe; 0: one stripe.
         compression: codec.
+        bloom_filters: numbers of columns with Bloom filters.
     """
     columns = list(zip(*events, strict=True)) if events else [()] * 6
     schema = event_schema(ROW_TYPE)
@@ -91,6 +93,7 @@ def write_file(
         stripe_size=1 if stripe_rows else 64 << 20,
         batch_size=stripe_rows or 1024,
         dictionary_key_size_threshold=0,
+        bloom_filter_columns=list(bloom_filters),
     ) as writer:
         step = stripe_rows or max(len(table), 1)
         for start in range(0, max(len(table), 1), step):
