@@ -57,6 +57,9 @@ class SourceKeys:
     @property
     def is_unique(self) -> bool:
         """True if all source rows that may match have different keys."""
+        if self.rows.num_columns == 1 and not self.lost.any():
+            (column,) = self.rows.columns
+            return self._filter.distinct_count == len(column) - (0 if self.null_safe else column.null_count)
         codes = self._codes[1]
         return len(codes) == 0 or int(np.bincount(codes).max()) == 1
 

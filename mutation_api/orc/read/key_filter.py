@@ -90,6 +90,11 @@ class KeyFilter:
         """False: the keys of a merge mostly lie in all stripes."""
         return False
 
+    @property
+    def distinct_count(self) -> int:
+        """The number of distinct keys of the first column; NULL counts as a key if it equals NULL."""
+        return self._columns[0].count
+
     def find(self, arrays: Sequence[pa.Array]) -> NDArray[np.int64]:
         """Return the indices of the selected rows: int64, ascending.
 
@@ -150,9 +155,7 @@ class KeyFilter:
     @functools.cached_property
     def _columns(self) -> list[_KeyColumn]:
         arrays = (_comparable(plain_array(column)) for column in self.keys.columns)
-        return [
-            _KeyColumn(array.unique() if self.null_safe else array.drop_null().unique()) for array in arrays
-        ]
+        return [_KeyColumn(array if self.null_safe else array.drop_null()) for array in arrays]
 
     @functools.cached_property
     def _combinations(self) -> list[NDArray[np.int64]]:
@@ -188,18 +191,22 @@ class KeyFilter:
 
 
 class _KeyColumn:
-    """The distinct values of one key column, numbered from 0. NULL is one of them if it is in ``values``."""
+    """The distinct values of one key column, numbered from 0. NULL is one of them if it is in ``values``.
+
+    Attributes:
+        count: the number of distinct values.
+    """
 
     def __init__(self, values: pa.Array) -> None:
-        self.count = len(values)
-        self._has_null = values.null_count > 0
+        self._has_null: bool = values.null_count > 0
         self._is_number = pa.types.is_integer(values.type)
-        self._values = values
         if self._is_number:
-            self._numbers = np.sort(values.drop_null().to_numpy().astype(np.int64))
+            self._numbers = _distinct(values.drop_null().to_numpy().astype(np.int64))
+            self.count: int = len(self._numbers) + self._has_null
             self._shift = np.uint64(64 - _sieve_bits(self.count))
-            self._sieve = np.zeros(1 << (64 - int(self._shift)), np.bool_)
-            self._sieve[self._slots(self._numbers)] = True
+        else:
+            self._values = values.unique()
+            self.count = len(self._values)
 
     def find(self, array: pa.Array) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the indices of the values that are in this column, ascending, and their numbers."""
@@ -238,8 +245,22 @@ class _KeyColumn:
     def _numbers_by_value(self) -> dict[object, int]:
         return {value: number for number, value in enumerate(self._values.to_pylist())}
 
+    @functools.cached_property
+    def _sieve(self) -> NDArray[np.bool_]:
+        found = np.zeros(1 << (64 - int(self._shift)), np.bool_)
+        found[self._slots(self._numbers)] = True
+        return found
+
     def _slots(self, numbers: NDArray[np.int64]) -> NDArray[np.uint64]:
         return (numbers.view(np.uint64) * _GOLDEN_RATIO) >> self._shift
+
+
+def _distinct(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the distinct numbers, ascending. Sorting takes less time than Arrow's hash table."""
+    ordered = np.sort(numbers)
+    is_first = np.ones(len(ordered), np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    return ordered if is_first.all() else ordered[is_first]
 
 
 def _sieve_bits(count: int) -> int:
