@@ -7,7 +7,7 @@
   ``scan_delta`` on the same rows, as delta-rs wrote them.
 * The same range beside a scan of the whole table.
 * The number of rows, beside ``scan_delta``.
-* The rows of ten values of a column without order, one after the other, and of a hundred at once, with Bloom
+* The rows of a hundred values of a column without order, one after the other and all at once, with Bloom
   filters of this column beside the same rows without.
 
 The rows were written in the order of the key, the Hive table in eight buckets. A snapshot is open, and
@@ -45,8 +45,7 @@ READS = 20
 SCAN, DELTA, WHOLE, WITHOUT = "scan", "scan_delta", "whole table", "without filters"
 FILTERED = "feed.filtered"
 FILTERS = {"orc.bloom.filter.columns": "acct", "orc.bloom.filter.fpp": "0.001"}
-SOUGHT, ALONE = 100, 10
-"""Sought values, and how many of them are sought one after the other."""
+SOUGHT = 100
 PARTS = 20
 KINDS = ("driver", METASTORE)
 RESULTS = Path(__file__).parent / "results" / "lookups.json"
@@ -152,7 +151,7 @@ class _Cases:
         values = self._data.column("acct").take(places).combine_chunks()
 
         def rows(of: HiveSnapshot, name: str, *, at_once: bool) -> int:
-            parts = [values] if at_once else [values[at : at + 1] for at in range(ALONE)]
+            parts = [values] if at_once else [values[at : at + 1] for at in range(SOUGHT)]
             scans = (of.table(name).scan(where=pc.field("acct").isin(part)) for part in parts)
             return sum(scan.to_arrow().num_rows for scan in scans)
 
@@ -162,7 +161,7 @@ class _Cases:
             return self._compared(label, "The column has no order.", 0.5, ours, (WITHOUT, theirs))
 
         return [
-            case(f"{ALONE} keys, one by one, with Bloom filters", at_once=False),
+            case(f"{SOUGHT} keys, one by one, with Bloom filters", at_once=False),
             case(f"{SOUGHT} keys at once, with Bloom filters", at_once=True),
         ]
 

@@ -9,6 +9,7 @@ Source: the ORC v1 specification (compression, stripes, file tail).
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -42,7 +43,7 @@ from mutation_api.orc.format.protobuf import (
     bytes_field,
     number_field,
 )
-from mutation_api.orc.format.stripe_sections import Stream, StripeFooter
+from mutation_api.orc.format.stripe_sections import Encoding, Stream, StripeFooter
 from mutation_api.orc.format.tail import CALENDARS, OrcTail, StripeInfo
 
 _LEAST_BYTES = 64 * 1024
@@ -95,7 +96,9 @@ def plain_stripe(
     most = sum(c.stop - c.start if c.is_original else tail.block_bytes for each in chunks for c in each)
     if most > MOST_BYTES:
         return None
-    messages = len(_types(tail)) + len(chosen) * _BYTES_PER_STREAM + len(tail.types) * _BYTES_PER_ENCODING
+    messages = (
+        len(_types(tail.types)) + len(chosen) * _BYTES_PER_STREAM + len(tail.types) * _BYTES_PER_ENCODING
+    )
     buffer = pa.allocate_buffer(most + messages + len(footer.zone) + _BYTES_OF_TAIL)
     file = pa.FixedSizeBufferWriter(buffer)
     contents = (
@@ -171,14 +174,20 @@ def _stripe_footer(footer: StripeFooter) -> bytes:
         )
         for stream in footer.streams
     ]
-    parts += [bytes_field(STRIPE_ENCODING, each.message) for each in footer.encodings]
+    parts += map(_encoding, footer.encodings)
     if footer.zone:
         parts.append(bytes_field(STRIPE_WRITER_ZONE, footer.zone.encode()))
     return b"".join(parts)
 
 
-def _types(tail: OrcTail) -> bytes:
-    return b"".join(bytes_field(FOOTER_TYPE, each) for each in tail.types)
+@functools.lru_cache
+def _encoding(encoding: Encoding) -> bytes:
+    return bytes_field(STRIPE_ENCODING, encoding.message)
+
+
+@functools.lru_cache
+def _types(types: tuple[bytes, ...]) -> bytes:
+    return b"".join(bytes_field(FOOTER_TYPE, each) for each in types)
 
 
 def _tail(tail: OrcTail) -> bytes:
@@ -188,7 +197,7 @@ def _tail(tail: OrcTail) -> bytes:
             number_field(FOOTER_HEADER_LENGTH, len(MAGIC)),
             number_field(FOOTER_CONTENT_LENGTH, tail.stripes[-1].end),
             *(bytes_field(FOOTER_STRIPE, stripe.message) for stripe in tail.stripes),
-            _types(tail),
+            _types(tail.types),
             number_field(FOOTER_ROW_COUNT, tail.row_count),
             number_field(FOOTER_WRITER, tail.writer),
             *(number_field(FOOTER_CALENDAR, code) for code, p in CALENDARS.items() if p is tail.is_proleptic),

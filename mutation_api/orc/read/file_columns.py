@@ -374,8 +374,9 @@ class FileColumns:
 
     def sought_rows(self) -> SoughtRows | None:
         """Return where the sought ROW__IDs may be. None if none are sought, or the file is small or plain."""
-        sought, ranges = self.wanted.sought, self.event_ranges
-        return None if sought is None or ranges is None else SoughtRows(ranges, sought)
+        if self.wanted.sought is None or self.event_ranges is None:
+            return None
+        return SoughtRows(self.event_ranges, self.wanted.sought)
 
     @functools.cached_property
     def event_ranges(self) -> EventRanges | None:

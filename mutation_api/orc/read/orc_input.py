@@ -54,7 +54,9 @@ from mutation_api.storage.protocol import Storage
 
 logger = logging.getLogger(__name__)
 
-_OUT_OF_RANGE = "out of range for nanosecond"
+_Ranged = Mapping[int, tuple[str, pa.DataType, HiveType]]
+"""Columns by number: their names, their types in the file, and the types that they will be read as."""
+
 _WHOLE_STRIPE_BYTES = 1024 * 1024
 """A stripe up to this size is fetched as a whole, in one request instead of two or three."""
 
@@ -222,12 +224,12 @@ class OrcInput:
 
         Returns an empty list if none of them is known.
         """
-        names = self._ranged(columns)
+        known = self._ranged(columns)
         with self._reading() as opened:
-            entries = self._row_index(opened, index, self._stripe_footer(opened, index), names)
+            entries = self._row_index(opened, index, self._stripe_footer(opened, index), known)
             groups = range(self.row_groups(index).count if entries else 0)
             found = [{number: own[group].statistics for number, own in entries.items()} for group in groups]
-            return [self._ranges(each, names, columns) for each in found]
+            return [_ranges(each, known) for each in found]
 
     def bloom_filters(self, index: int, column: str, hive_type: HiveType) -> list[BloomFilter]:
         """Return the Bloom filters of a column in the row groups of a stripe.
@@ -324,29 +326,22 @@ class OrcInput:
         behind = tail.footer_length + tail.postscript_length + 1
         with self._reading() as opened:
             section = opened.last_bytes(tail.statistics_length + behind)[: tail.statistics_length]
-        names = self._ranged(columns)
+        known = self._ranged(columns)
         try:
-            stripes = parse_statistics(section, tail, names)
-            return [self._ranges(stripe, names, columns) for stripe in stripes]
+            stripes = parse_statistics(section, tail, known)
+            return [_ranges(stripe, known) for stripe in stripes]
         except CorruptFileError as error:
             raise decoding_fault(error, self.location) from error
 
-    def _ranged(self, columns: Collection[str]) -> dict[int, str]:
-        """Return the columns whose ranges can be used, by number."""
+    def _ranged(self, columns: Mapping[str, HiveType]) -> _Ranged:
+        """Return the columns whose ranges can be used."""
         numbers = {column_id(self.schema, name): name for name in columns}
         # The strings of char columns are recorded with their padding.
-        return {number: name for number, name in numbers.items() if number not in self._tail.char_columns}
-
-    def _ranges(
-        self, statistics: Mapping[int, bytes], names: Mapping[int, str], columns: Mapping[str, HiveType]
-    ) -> dict[str, Range]:
-        ranges = {}
-        for number, text in statistics.items():
-            name = names[number]
-            known = comparable_range(text, column_type_in(self.schema, name), columns[name])
-            if known is not None:
-                ranges[name] = known
-        return ranges
+        return {
+            number: (name, column_type_in(self.schema, name), columns[name])
+            for number, name in numbers.items()
+            if number not in self._tail.char_columns
+        }
 
     def _fetch(self, opened: OpenFile, index: int, columns: Sequence[str], footer: StripeFooter) -> None:
         """Load the streams of a stripe's columns."""
@@ -414,3 +409,14 @@ class OrcInput:
     def _tail(self) -> OrcTail:
         assert self._checked is not None, f"{self.location} was not opened"
         return self._checked
+
+
+def _ranges(statistics: Mapping[int, bytes], columns: _Ranged) -> dict[str, Range]:
+    """Return the known ranges by name, given recorded statistics by column."""
+    ranges = {}
+    for number, text in statistics.items():
+        name, stored, hive_type = columns[number]
+        known = comparable_range(text, stored, hive_type)
+        if known is not None:
+            ranges[name] = known
+    return ranges
