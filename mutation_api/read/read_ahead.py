@@ -12,7 +12,6 @@ share, only the first of several large splits is read further.
 from __future__ import annotations
 
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -35,7 +34,7 @@ With two, no thread waits while the data that the others have read is being retu
 """
 WAITING_BYTES_DEFAULT = 128 * 1024 * 1024
 ALONE_SECONDS = 0.01
-"""Until a split has taken so long, the caller's thread reads alone.
+"""Until a split has taken so long, one is decoded at a time.
 
 To find one row takes 2 ms of Python a file. Threads that do this side by side take longer than one (27 ms
 instead of 20 for eight files), as they wait for the interpreter's lock.
@@ -46,19 +45,11 @@ _Read = Callable[[SnapshotSplit], Iterator[pa.RecordBatch]]
 
 @dataclass(eq=False)
 class _Turn:
-    """A split in the queue, and the batches read from it.
-
-    Attributes:
-        split: the split.
-        is_ahead: True if a thread of the pool reads it, unless the caller's thread comes first.
-        is_small: True if it is read ahead because of its storage.
-        is_begun: True if a thread reads it.
-    """
+    """A split in the queue, and the batches read from it. ``is_ahead``: a thread of the pool reads it."""
 
     split: SnapshotSplit
     is_ahead: bool
     is_small: bool
-    is_begun: bool = False
     batches: deque[pa.RecordBatch] = field(default_factory=deque)
     is_done: bool = False
     error: BaseException | None = None
@@ -84,7 +75,7 @@ def read_in_turn(
     queue = _Queue(splits, read, threads, waiting_bytes)
     try:
         while (turn := queue.next_turn()) is not None:
-            batches = read(turn.split) if queue.is_for_caller(turn) else queue.batches_of(turn)
+            batches = queue.batches_of(turn) if turn.is_ahead else read(turn.split)
             for batch in batches:
                 yield turn.split, batch
     finally:
@@ -107,8 +98,8 @@ class _Queue:
         self._first: _Turn | None = None
         self._waiting_bytes = 0
         self._is_stopped = False
-        self._alone_until: float | None = time.monotonic() + ALONE_SECONDS
-        """The time until which no other thread begins. If None, threads read side by side."""
+        self._decoding = 0
+        self._is_side_by_side = False
 
     def next_turn(self) -> _Turn | None:
         """Return the next split, while those after it are being read; None at the end."""
@@ -119,16 +110,6 @@ class _Queue:
             self._first = turn
             self._changed.notify_all()
         return turn
-
-    def is_for_caller(self, turn: _Turn) -> bool:
-        """Return True if the caller's thread is to read a split, which is then its own."""
-        with self._changed:
-            if turn.is_ahead and (turn.is_small or turn.is_begun or self._alone_until is None):
-                return False
-            turn.is_begun = True
-            if turn.is_ahead:
-                self._alone_until = time.monotonic() + ALONE_SECONDS
-        return True
 
     def batches_of(self, turn: _Turn) -> Iterator[pa.RecordBatch]:
         """Yield the batches that a thread reads from a split, until its end or error."""
@@ -170,9 +151,9 @@ class _Queue:
         return turn
 
     def _run(self, turn: _Turn) -> None:
-        if not self._begins(turn):
-            return
         error = None
+        if not turn.is_small:
+            self._wait_while_alone()
         try:
             for batch in self._read(turn.split):
                 if not self._put(turn, batch):
@@ -181,21 +162,17 @@ class _Queue:
             error = caught
         with self._changed:
             turn.error, turn.is_done = error, True
+            self._decoding -= not turn.is_small
             self._changed.notify_all()
 
-    def _begins(self, turn: _Turn) -> bool:
-        """Wait while the caller's thread reads alone. Return False if it has read the split."""
+    def _wait_while_alone(self) -> None:
+        """Wait until no split is decoded, or one has taken long; then begin."""
         with self._changed:
-            while not (turn.is_small or turn.is_begun or self._is_stopped or self._alone_until is None):
-                left = self._alone_until - time.monotonic()
-                if left <= 0:
-                    self._alone_until = None
-                    self._changed.notify_all()
-                else:
-                    self._changed.wait(left)
-            begins = not turn.is_begun
-            turn.is_begun = True
-        return begins
+            is_free = self._changed.wait_for(
+                lambda: self._is_stopped or self._is_side_by_side or not self._decoding, ALONE_SECONDS
+            )
+            self._is_side_by_side |= not is_free
+            self._decoding += 1
 
     def _put(self, turn: _Turn, batch: pa.RecordBatch) -> bool:
         """Wait until there is room. Return False if the batch is no longer needed."""
