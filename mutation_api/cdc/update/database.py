@@ -140,7 +140,7 @@ class SourceDatabase(Protocol):
 
     @property
     def text_columns(self) -> TextColumns | None:
-        """How columns of strings are read; None if the database sends no such columns."""
+        """Return what reads columns of strings; None if the database sends no such columns."""
 
     def describe(self, table: str) -> CapturedTable:
         """Return a table by its name. Raises RecordLayoutError if it does not exist, or is not a table."""
