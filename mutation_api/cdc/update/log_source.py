@@ -291,8 +291,7 @@ def _add_inserts(
 ) -> int:
     """Read the rows of a statement as inserts; ``first``: the position of the first. Return their number."""
     count = 0
-    for columns in plan.read(snapshot, statement):
-        rows = len(next(iter(columns.values())))
+    for rows, columns in plan.read(snapshot, statement):
         spool.add(pa.repeat("insert", rows), np.arange(first + count, first + count + rows), columns)
         count += rows
     return count

@@ -121,18 +121,18 @@ class ReadPlan:
             f"SELECT {', '.join(values)} FROM {part} t WHERE NOT EXISTS (SELECT 1 FROM {log} l WHERE {same})"
         )
 
-    def read(self, snapshot: SourceSnapshot, statement: str) -> Iterator[dict[str, pa.Array]]:
-        """Yield the rows of a statement that selects all columns: values by Hive column.
+    def read(self, snapshot: SourceSnapshot, statement: str) -> Iterator[tuple[int, dict[str, pa.Array]]]:
+        """Yield the rows of a statement that selects all columns: their number, and values by Hive column.
 
         Raises:
             RecordValueError: If a value does not fit.
         """
         conversions = self.database.text_columns
         if conversions is None:
-            yield from map(self.columns_of, snapshot.chunks(statement))
+            yield from ((len(rows), self.columns_of(rows)) for rows in snapshot.chunks(statement))
             return
         for batch in snapshot.texts(statement):
-            yield self._of_texts(batch, conversions)
+            yield batch.num_rows, self._of_texts(batch, conversions)
 
     def _of_texts(self, batch: pa.RecordBatch, conversions: TextColumns) -> dict[str, pa.Array]:
         found = {}

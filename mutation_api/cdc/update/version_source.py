@@ -313,8 +313,7 @@ class VersionSource(QuerySource):
     def _read(self, snapshot: SourceSnapshot, plan: ReadPlan, condition: str, spool: RowSpool) -> int:
         operation = "insert" if self._settings.method is CaptureMethod.ROW_VERSION_INSERT else "update"
         count = 0
-        for columns in plan.read(snapshot, plan.select_all(condition)):
-            rows = len(next(iter(columns.values())))
+        for rows, columns in plan.read(snapshot, plan.select_all(condition)):
             # All have the same position: two rows with one key have no order, and are refused.
             spool.add(pa.repeat(operation, rows), np.zeros(rows, np.int64), columns)
             count += rows

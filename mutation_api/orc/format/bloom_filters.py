@@ -40,11 +40,11 @@ class BloomFilter:
     hash_count: int
     bits: bytes
 
-    def may_hold(self, sought: SoughtHashes) -> bool:
+    def may_hold(self, sought: SoughtValues) -> bool:
         """Return True if the group may have one of the sought values."""
         return bool(self.has(sought).any())
 
-    def has(self, sought: SoughtHashes) -> NDArray[np.bool_]:
+    def has(self, sought: SoughtValues) -> NDArray[np.bool_]:
         """Return which of the sought values the group may have (shape (n,))."""
         if not self.bits or not self.hash_count:
             return np.ones(len(sought), np.bool_)
@@ -54,14 +54,14 @@ class BloomFilter:
         return found
 
 
-class SoughtHashes:
-    """Hashes of sought values (int64, shape (n,)), and their bits in filters.
+class SoughtValues:
+    """Sought integers or strings (n values, no nulls), and their bits in filters.
 
     The filters of a column nearly always have the same number of bits, so their places are kept.
     """
 
-    def __init__(self, hashes: NDArray[np.int64]) -> None:
-        self._hashes = hashes
+    def __init__(self, values: pa.Array) -> None:
+        self._hashes = hashes_of(values)
         self._places: dict[tuple[int, int], NDArray[np.int64]] = {}
 
     def __len__(self) -> int:

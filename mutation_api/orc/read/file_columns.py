@@ -23,7 +23,7 @@ from mutation_api.format.event import EVENT_FIELDS, ROW, Operation
 from mutation_api.format.hive_type import HiveType, parse_hive_type
 from mutation_api.format.merge_events import EventKeys
 from mutation_api.format.plain_array import struct_fields
-from mutation_api.orc.format.bloom_filters import HASHED_KINDS, MOST_VALUES, SoughtHashes, hashes_of
+from mutation_api.orc.format.bloom_filters import HASHED_KINDS, MOST_VALUES, SoughtValues
 from mutation_api.orc.format.checked_file import faults_of
 from mutation_api.orc.format.stored_values import Range
 from mutation_api.orc.read.column_reader import ReadOptions, column_type, read_column
@@ -331,22 +331,22 @@ class FileColumns:
         if groups.count >= _FEW_GROUPS:
             ranges = self._by_column(self.source.group_ranges(index, self._key_types))
             found = np.flatnonzero(only.may_hold(ranges)) if ranges else found
-        for name, sought in self._sought_hashes.items():
+        for name, sought in self._sought_values.items():
             filters = self.source.bloom_filters(index, name, self._key_types[name]) if len(found) else []
             if filters:
                 found = found[[filters[group].may_hold(sought) for group in found.tolist()]]
         return found if groups.are_few(found) else None
 
     @functools.cached_property
-    def _sought_hashes(self) -> dict[str, SoughtHashes]:
-        """The hashes of the values of which a column has one in each chosen row, by name in the file."""
+    def _sought_values(self) -> dict[str, SoughtValues]:
+        """The values of which a column has one in each chosen row, by name in the file."""
         known = {} if self.wanted.only is None else self.wanted.only.equal_values()
         found = {}
         for stored, column in self._stored_keys.items():
             values = known.get(column.name)
             is_hashed = self._key_types[stored].kind in HASHED_KINDS
             if values is not None and is_hashed and len(values) <= MOST_VALUES:
-                found[stored] = SoughtHashes(hashes_of(values))
+                found[stored] = SoughtValues(values)
         return found
 
     @functools.cached_property

@@ -256,7 +256,7 @@ class _KeyColumn:
 
 
 def _distinct(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the distinct numbers, ascending. Sorting takes less time than Arrow's hash table."""
+    """Return the distinct numbers, ascending. Sorting takes less time than a hash table of Arrow or NumPy."""
     ordered = np.sort(numbers)
     is_first = np.ones(len(ordered), np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])

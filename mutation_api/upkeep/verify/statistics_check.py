@@ -31,8 +31,7 @@ from mutation_api.format.plain_array import has_union, map_parts, rebased_list, 
 from mutation_api.orc.format.bloom_filters import (
     HASHED_KINDS,
     BloomFilter,
-    SoughtHashes,
-    hashes_of,
+    SoughtValues,
     parse_bloom_filters,
 )
 from mutation_api.orc.format.compression import DAMAGE
@@ -197,11 +196,10 @@ class StatisticsCheck:
 
 def _missing(filters: Sequence[BloomFilter], group: int, values: pa.Array) -> int | str | None:
     """Return a value of a row group that its filter does not have."""
-    kind = values.type
-    if group >= len(filters) or not (pa.types.is_integer(kind) or pa.types.is_string(kind)):
+    if group >= len(filters):
         return None
     sought = pc.unique(values).drop_null()
-    lost = np.flatnonzero(~filters[group].has(SoughtHashes(hashes_of(sought))))
+    lost = np.flatnonzero(~filters[group].has(SoughtValues(sought)))
     found: int | str | None = sought[int(lost[0])].as_py() if len(lost) else None
     return found
 

@@ -20,7 +20,7 @@ from judges.hive.judge import HiveJudge
 from mutation_api import connect
 from mutation_api.format.hive_type import parse_hive_type
 from mutation_api.hive.connection import Hive
-from mutation_api.orc.format.bloom_filters import SoughtHashes, hashes_of
+from mutation_api.orc.format.bloom_filters import SoughtValues
 from mutation_api.orc.read.column_reader import ReadOptions
 from mutation_api.orc.read.orc_input import OrcInput
 from mutation_api.storage.local import LocalStorage
@@ -139,13 +139,14 @@ def test_hive_skips_by_the_filters_and_finds_every_row(
     source = OrcInput(LocalStorage(), Location.given(file), None, ReadOptions())
     for column, absent in {"b": range(200), "s": (f"x{n}" for n in range(200))}.items():
         kind, arrow = KINDS[column]
-        hashes = hashes_of(pa.array(absent, arrow))
+        not_there = pa.array(absent, arrow)
         stored = source.schema.field("row").type.field(1 + list(KINDS).index(column)).name  # or _col…
         filters = source.bloom_filters(0, f"row.{stored}", parse_hive_type(kind))
         # Hive 2.3 writes filters of an older kind, which are not used.
         assert len(filters) == (0 if hive_line.line == "2.3" else 3)
         assert (
-            sum(each.may_hold(SoughtHashes(hashes[n : n + 1])) for each in filters for n in range(200)) < 100
+            sum(each.may_hold(SoughtValues(not_there[n : n + 1])) for each in filters for n in range(200))
+            < 100
         )
 
     with connected.snapshot(name) as view:

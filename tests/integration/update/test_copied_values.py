@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 
 import pyarrow as pa
 import pytest
-from sqlalchemy.engine import make_url
 
 from judges.postgres import Postgres
-from mutation_api.cdc.update.postgresql import PostgreSql
+from mutation_api.cdc.update.database import SourceDatabase, connect_database
 from mutation_api.cdc.update.source_rows import ReadPlan
 from mutation_api.errors import ConnectionFailedError, RecordValueError
 from mutation_api.format.hive_type import parse_hive_type
+from tests.support.shops import PostgresSource
 
 pytestmark = pytest.mark.slow
 
@@ -52,9 +54,12 @@ VALUES = {
 """Types in PostgreSQL and in Hive -> values."""
 
 
-def opened(postgres: Postgres, name: str) -> PostgreSql:
-    address = make_url(f"postgresql+psycopg://{postgres.user}@127.0.0.1:{postgres.port}/{name}")
-    return PostgreSql(address.set(password=postgres.password))
+@pytest.fixture
+def database(postgres: Postgres, postgres_database: str) -> Iterator[SourceDatabase]:
+    """A new database."""
+    source = PostgresSource(postgres, postgres_database)
+    with closing(connect_database(source.url, source.password)) as connected:
+        yield connected
 
 
 @pytest.mark.parametrize(
@@ -63,54 +68,52 @@ def opened(postgres: Postgres, name: str) -> PostgreSql:
     ids=[f"{kind}-{target}" for kind, target in VALUES],
 )
 def test_copied_values_are_those_of_a_query(
-    postgres: Postgres, postgres_database: str, kind: str, target: str, values: tuple[str, ...]
+    postgres: Postgres,
+    postgres_database: str,
+    database: SourceDatabase,
+    kind: str,
+    target: str,
+    values: tuple[str, ...],
 ) -> None:
     """With NULLs, alone in a row and beside another column."""
-    database = opened(postgres, postgres_database)
     rows = ", ".join(f"({each})" for each in (*values, "NULL"))
     postgres.sql(f"CREATE TABLE t (v {kind})", database=postgres_database)
     postgres.sql(f"INSERT INTO t VALUES {rows}", database=postgres_database)
-    try:
-        table = database.describe("t")
-        column = (target, parse_hive_type(target), table.columns[0])
-        for columns in ((column,), (column, ("other", *column[1:]))):
-            plan = ReadPlan(database, table, (), columns, "Europe/Berlin")
-            with database.snapshot() as snapshot:
-                (expected,) = map(plan.columns_of, snapshot.chunks(plan.select_all()))
-                (found,) = plan.read(snapshot, plan.select_all())
-            assert found[target].type == expected[target].type
-            assert [str(v) for v in found[target].to_pylist()] == [
-                str(v) for v in expected[target].to_pylist()
-            ]
-            assert found[target].null_count == 1
-            assert len(found) == len(columns)
-    finally:
-        database.close()
+    table = database.describe("t")
+    column = (target, parse_hive_type(target), table.columns[0])
+    for columns in ((column,), (column, ("other", *column[1:]))):
+        plan = ReadPlan(database, table, (), columns, "Europe/Berlin")
+        with database.snapshot() as snapshot:
+            (expected,) = map(plan.columns_of, snapshot.chunks(plan.select_all()))
+            ((count, found),) = plan.read(snapshot, plan.select_all())
+        assert found[target].type == expected[target].type
+        assert [str(v) for v in found[target].to_pylist()] == [str(v) for v in expected[target].to_pylist()]
+        assert found[target].null_count == 1
+        assert count == len(values) + 1
+        assert len(found) == len(columns)
 
 
-def test_a_misfit_names_its_row_and_may_become_null(postgres: Postgres, postgres_database: str) -> None:
+def test_a_misfit_names_its_row_and_may_become_null(
+    postgres: Postgres, postgres_database: str, database: SourceDatabase
+) -> None:
     """An infinite day among 50,000 others. A query that is left in the middle does not disturb the next."""
-    database = opened(postgres, postgres_database)
     postgres.sql("CREATE TABLE t (id int PRIMARY KEY, d date)", database=postgres_database)
     postgres.sql(
         "INSERT INTO t SELECT i, CASE i WHEN 30000 THEN "
         "'infinity'::date ELSE '2024-05-01'::date END FROM generate_series(1, 50000) i",
         database=postgres_database,
     )
-    try:
-        table = database.describe("t")
-        key = replace(table.columns[0], is_key=True)
-        columns = (("id", parse_hive_type("int"), key), ("d", parse_hive_type("date"), table.columns[1]))
-        plan = ReadPlan(database, table, (key,), columns, "UTC")
-        with database.snapshot() as snapshot, pytest.raises(RecordValueError, match=r"id=30000.*infinity"):
-            list(plan.read(snapshot, plan.select_all()))
-        nulled = (columns[0], (*columns[1][:2], replace(table.columns[1], nulls_invalid=True)))
-        with database.snapshot() as snapshot:
-            read = replace(plan, columns=nulled).read(snapshot, plan.select_all())
-            found = pa.concat_tables(map(pa.table, read))
-        assert found["id"].to_pylist() == list(range(1, 50_001))
-        assert found["d"].null_count == 1
-        with database.snapshot() as snapshot, pytest.raises(ConnectionFailedError, match="division by zero"):
-            list(plan.read(snapshot, "SELECT 1 / 0, NULL"))
-    finally:
-        database.close()
+    table = database.describe("t")
+    key = replace(table.columns[0], is_key=True)
+    columns = (("id", parse_hive_type("int"), key), ("d", parse_hive_type("date"), table.columns[1]))
+    plan = ReadPlan(database, table, (key,), columns, "UTC")
+    with database.snapshot() as snapshot, pytest.raises(RecordValueError, match=r"id=30000.*infinity"):
+        list(plan.read(snapshot, plan.select_all()))
+    nulled = (columns[0], (*columns[1][:2], replace(table.columns[1], nulls_invalid=True)))
+    with database.snapshot() as snapshot:
+        read = replace(plan, columns=nulled).read(snapshot, plan.select_all())
+        found = pa.concat_tables(pa.table(values) for _, values in read)
+    assert found["id"].to_pylist() == list(range(1, 50_001))
+    assert found["d"].null_count == 1
+    with database.snapshot() as snapshot, pytest.raises(ConnectionFailedError, match="division by zero"):
+        list(plan.read(snapshot, "SELECT 1 / 0, NULL"))

@@ -15,7 +15,7 @@ import pytest
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api.format.hive_type import parse_hive_type
 from mutation_api.hive.connect import connect
-from mutation_api.orc.format.bloom_filters import SoughtHashes, hashes_of
+from mutation_api.orc.format.bloom_filters import SoughtValues
 from mutation_api.orc.read.column_reader import ReadOptions
 from mutation_api.orc.read.orc_input import OrcInput
 from mutation_api.storage.local import LocalStorage
@@ -72,7 +72,7 @@ def test_filters_of_a_tinyint_are_neither_written_nor_read(tmp_path: Path) -> No
     assert source.bloom_filters(0, "t", parse_hive_type("tinyint")) == []
     assert source.bloom_filters(0, "t", parse_hive_type("smallint")) == []
     (of_shorts,) = source.bloom_filters(0, "h", parse_hive_type("smallint"))
-    assert of_shorts.has(SoughtHashes(hashes_of(pa.array(values)))).all()
+    assert of_shorts.has(SoughtValues(pa.array(values))).all()
     with connect(InMemoryMetastore(tmp_path / "w", capabilities=HIVE_4_1)) as hive:
         table = hive.create_table(
             NAME, "id bigint, t tinyint", properties={"orc.bloom.filter.columns": "t,id"}
