@@ -167,11 +167,11 @@ class _Envelope:
             key = fields_of(key["payload"])
         self.fields, self.key = fields, key
         self.source: Fields = fields_of(field_of(fields, "source")) or {}
-        text = self._source
+        get = self.source.get
         self.connector, self.id, self.table, self.file, self.log = _place(
-            text("connector"), text("name"), text("db"), text("schema"), text("table"), text("file")
+            get("connector"), get("name"), get("db"), get("schema"), get("table"), get("file")
         )
-        self.code = text_of(field_of(fields, "op"))
+        self.code = None if fields is None else text_of(fields.get("op"))
 
     def event(self) -> Event:
         kind = self._kind()
@@ -314,8 +314,11 @@ class _Envelope:
 
     def _changed_at(self) -> int | None:
         """Return the time of the change, which newer connectors also give in microseconds."""
-        micros, millis = (number_of(self.source.get(name)) for name in ("ts_us", "ts_ms"))
-        return micros if micros is not None or millis is None else millis * 1000
+        micros = number_of(self.source.get("ts_us"))
+        if micros is not None:
+            return micros
+        millis = number_of(self.source.get("ts_ms"))
+        return None if millis is None else millis * 1000
 
     def _origins(self) -> tuple[tuple[str, str], ...]:
         server, gtid = self._source("server_id"), self.source.get("gtid")
@@ -360,8 +363,20 @@ class _Place(NamedTuple):
     log: str
 
 
-@functools.lru_cache(maxsize=_NAMES_KEPT)
-def _place(
+def _place(*names: object) -> _Place:
+    """Return the place of the connector, name, database, schema, table and file that a message names."""
+    try:
+        return _known_place(*names)
+    except TypeError:  # objects and arrays, which have no hash, in place of names
+        return _place_of(*map(text_of, names))
+
+
+@functools.lru_cache(maxsize=_NAMES_KEPT, typed=True)
+def _known_place(*names: object) -> _Place:
+    return _place_of(*map(text_of, names))
+
+
+def _place_of(
     connector: str | None,
     name: str | None,
     database: str | None,

@@ -1,8 +1,9 @@
 """The first look at a log: facts about each table, and changes of whole tables.
 
-A log is read twice. The first look finds the tables, the order of operations and the end of the log. The
-second reading, when the operations are evaluated, returns the operations. Parts of a log can be read
-concurrently, and their facts merged.
+The first look finds the tables, the order of operations and the end of the log. The second reading, when the
+operations are evaluated, returns the operations. Parts of a log can be read concurrently, and their facts
+merged. One process keeps the rows of the first look (:class:`KeptEvents`) and parses the log once; Spark's
+tasks, which may end in between, parse it for the facts and again for each table.
 
 Changes of whole tables are schema changes, which stop a run, and truncates, which may be applied. A schema
 change has a position, like a row. A run applies what comes before it, while the target still has the old
@@ -13,10 +14,22 @@ shape.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import pickle
+import tempfile
+import weakref
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
-from mutation_api.cdc.messages.events import LoggedEvent, LogOptions, LogPart, PositionSource
+from mutation_api.cdc.messages.events import (
+    Event,
+    Images,
+    LoggedEvent,
+    LogOptions,
+    LogPart,
+    Place,
+    PositionSource,
+)
 from mutation_api.cdc.messages.followed_tables import FollowedTables
 from mutation_api.cdc.messages.new_columns import SchemaPlaces
 from mutation_api.cdc.messages.order import Applied, Digest, LateFacts, Order, OrderFacts
@@ -25,7 +38,7 @@ from mutation_api.cdc.messages.snapshots import SnapshotFacts
 from mutation_api.cdc.messages.table_names import TableId
 from mutation_api.cdc.messages.unwrap import MessageLog
 from mutation_api.cdc.source import Position
-from mutation_api.errors import InputFormatError
+from mutation_api.errors import InputError, InputFormatError
 
 logger = logging.getLogger(__name__)
 
@@ -227,6 +240,80 @@ class LogFacts:
             self.wrong = found
 
 
+KEPT_AT_ONCE = 256
+"""The number of rows in a block of kept events; few, because many objects keep the garbage collector busy."""
+BLOCKS_AT_ONCE = 32
+"""The number of blocks in a batch of kept events, whose columns are converted together."""
+KEPT_IN_MEMORY = 8 << 20
+"""The number of bytes of kept events above which they are written to a file."""
+
+
+class KeptEvents:
+    """The rows that the first look of this process found, by table and range; not for several threads.
+
+    The fields of an event that the second reading uses are pickled in blocks, in memory or in a temporary
+    file that has no name. The schemas, which messages repeat, are kept once.
+    """
+
+    def __init__(self) -> None:
+        self._file = tempfile.SpooledTemporaryFile(KEPT_IN_MEMORY, prefix="hive-events-")  # noqa: SIM115
+        weakref.finalize(self, self._file.close)  # the operations that are read from it have no end of use
+        self._byte_count = 0
+        self._waiting: dict[tuple[str, int], list[tuple[object, ...]]] = {}
+        self._blocks: dict[tuple[str, int], list[tuple[int, int]]] = {}
+        self._schemas: dict[str | None, int] = {}
+
+    def add(self, number: int, found: LoggedEvent) -> None:
+        """Keep a row of a range. Raises InputError if the file cannot be written."""
+        place, event = found
+        table, schema = event.table or "", self._schemas.setdefault(event.schema, len(self._schemas))
+        rows = list(map(tuple, event.rows))
+        at = event.log_position, event.time, event.changed_at
+        waiting = self._waiting.setdefault((table, number), [])
+        waiting.append((*place, event.op, *at, schema, event.key, event.key_names, rows))
+        if len(waiting) == KEPT_AT_ONCE:
+            self._write(table, number)
+
+    def end(self, number: int) -> None:
+        """Write the rows of a range that are not in the file yet. Raises InputError."""
+        for table, each in list(self._waiting):
+            if each == number:
+                self._write(table, each)
+
+    def events(self, table: str, number: int) -> Iterator[Iterator[LoggedEvent]]:
+        """Return the rows of a table in a range, in batches, one by one."""
+        blocks = self._blocks.get((table, number), [])
+        for start in range(0, len(blocks), BLOCKS_AT_ONCE):
+            yield self._events(table, blocks[start : start + BLOCKS_AT_ONCE])
+
+    def _events(self, table: str, blocks: Iterable[tuple[int, int]]) -> Iterator[LoggedEvent]:
+        schemas = list(self._schemas)
+        for start, size in blocks:
+            self._file.seek(start)
+            yield from (_kept_event(table, schemas, each) for each in pickle.loads(self._file.read(size)))
+
+    def _write(self, table: str, number: int) -> None:
+        block = pickle.dumps(self._waiting.pop((table, number)), pickle.HIGHEST_PROTOCOL)
+        try:
+            self._file.seek(self._byte_count)
+            self._file.write(block)
+        except OSError as error:
+            raise InputError(
+                f"table {table}: the rows of the log cannot be kept in {tempfile.gettempdir()}: {error}. "
+                "Free space there, or name another directory in the environment variable TMPDIR"
+            ) from error
+        self._blocks.setdefault((table, number), []).append((self._byte_count, len(block)))
+        self._byte_count += len(block)
+
+
+def _kept_event(table: str, schemas: Sequence[str | None], kept: tuple[Any, ...]) -> LoggedEvent:
+    file, offset, op, log_position, time, changed_at, schema, key, key_names, rows = kept
+    images = list(map(Images._make, rows))
+    row = "row", table, op, log_position, None, schemas[schema], key, key_names, images
+    event = Event._make((*row, None, None, None, (), frozenset(), (), None, time, changed_at))
+    return LoggedEvent(Place(file, offset), event)
+
+
 @dataclass(frozen=True)
 class FirstLook:
     """Reads the facts of the ranges of a log; pickled for tasks.
@@ -242,12 +329,25 @@ class FirstLook:
     wanted: Mapping[str, frozenset[Digest]] = field(default_factory=dict)
     notes_schemas: bool = False
 
-    def at(self, number: int) -> LogFacts:
-        """Return the facts of a range. Raises InputFormatError if a file cannot be read."""
+    def at(self, number: int, kept: KeptEvents | None = None) -> LogFacts:
+        """Return the facts of a range.
+
+        Args:
+            number: the index of the range.
+            kept: gets the rows that are not applied yet. If None, they are read again later.
+
+        Raises:
+            InputError: If rows cannot be kept.
+            InputFormatError: If a file cannot be read.
+        """
         facts = LogFacts()
-        add = self._add_wanted if self.wanted else self._add
         for found in (each for some in self.log.events(number) for each in some):
-            add(facts, found)
+            if self.wanted:
+                self._add_wanted(facts, found)
+            elif self._add(facts, found) and kept is not None:
+                kept.add(number, found)
+        if kept is not None:
+            kept.end(number)
         return facts
 
     def whole(self, parts: Iterable[LogFacts]) -> LogFacts:
@@ -271,19 +371,20 @@ class FirstLook:
         """Return the changes of whole tables."""
         return TableChanges(tuple(facts.changes), self.followed, self.log.files, self.applied)
 
-    def _add(self, facts: LogFacts, found: LoggedEvent) -> None:
+    def _add(self, facts: LogFacts, found: LoggedEvent) -> bool:
+        """Add a message; return True if it has rows that are not applied yet."""
         event = found.event
         is_row = event.kind == "row"
         is_ours = (is_row or event.kind == "truncate") and event.table in self.followed.names
         if event.problem is not None and ((is_row and is_ours) or event.kind == "damaged"):
             facts.add_wrong(found)
-            return
+            return False
         if event.kind in ("schema change", "truncate") and self.followed.touched_by(event):
             facts.changes.append(found)
         if not is_ours or event.table is None:
             if is_row and event.id is not None and len(facts.others) < OTHERS_KEPT:
                 facts.others.add(event.id)
-            return
+            return False
         number = self.log.files[found.place.file].number
         table = facts.tables.get(event.table)
         if table is None:
@@ -297,8 +398,10 @@ class FirstLook:
                 table.schemas.add(found, number)
             table.snapshots.add(found.place, event)
         applied = self.applied.get(event.table)
-        if applied is not None and applied.is_late(found, number):
+        is_applied = applied is not None and applied.has_position(found, number)
+        if applied is not None and is_applied and not applied.is_old(found):
             table.late.add(found)
+        return is_row and not is_applied
 
     def _add_wanted(self, facts: LogFacts, found: LoggedEvent) -> None:
         name = found.event.table or ""

@@ -15,7 +15,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from mutation_api.cdc.messages.events import LogPart, Place, Problem, Unlogged
-from mutation_api.cdc.messages.json_text import Number, digits_of, is_rough, text_of
+from mutation_api.cdc.messages.json_text import (
+    Number,
+    digits_of,
+    is_rough,
+    shortest_texts,
+    text_of,
+    written_texts,
+)
 from mutation_api.cdc.messages.json_values import Reader, is_quoted, values_of_json
 from mutation_api.cdc.source import CHANGED_AT, OPERATION, POSITION
 from mutation_api.errors import MutationError, RecordValueError
@@ -108,12 +115,12 @@ class Rows:
         return np.array(self.schema_indices, np.int64)
 
     @cached_property
-    def columns(self) -> list[_Column]:
+    def columns(self) -> list[ValueColumn]:
         """The values, column by column."""
-        return [_Column(values) for values in zip(*self.values, strict=True)]
+        return [ValueColumn(values) for values in zip(*self.values, strict=True)]
 
 
-class _Column:
+class ValueColumn:
     """The values of a column as strings."""
 
     def __init__(self, values: Sequence[Any]) -> None:
@@ -127,11 +134,23 @@ class _Column:
         if self.kinds == {int}:
             with contextlib.suppress(OverflowError):  # more than 63 bits
                 return pa.array(self.values, pa.int64()).cast(pa.string())
+        if self.plain_floats is not None:
+            return shortest_texts(self.plain_floats)
         return pa.array(list(map(text_of, self.values)), pa.string())
+
+    @cached_property
+    def plain_floats(self) -> pa.StringArray | None:
+        """The values as they were written, if all are floats without an exponent."""
+        if self.kinds != {float}:
+            return None
+        texts = written_texts(self.values)
+        return None if pc.any(pc.match_substring(texts, "e")).as_py() else texts
 
     @cached_property
     def digits(self) -> pa.StringArray:
         """The values as strings in which numbers have all digits."""
+        if self.plain_floats is not None:
+            return self.plain_floats
         if not self.kinds & {Number, float}:  # for other values both are the same
             return self.texts
         return pa.array(list(map(digits_of, self.values)), pa.string())
@@ -154,7 +173,7 @@ class _Column:
     @cached_property
     def is_rough(self) -> pa.BooleanArray:
         """True for each value that was rounded."""
-        if self.kinds <= {str, int, bool}:
+        if self.kinds <= {str, int, bool} or self.plain_floats is not None:
             return pa.array(np.zeros(len(self.values), bool))
         return pa.array(list(map(is_rough, self.values)), pa.bool_())
 
@@ -237,7 +256,7 @@ class _Problem:
 
 
 def _value_problems(
-    column: ColumnReader, rows: Rows, found: _Column, unlogged: Unlogged | None
+    column: ColumnReader, rows: Rows, found: ValueColumn, unlogged: Unlogged | None
 ) -> Iterator[_Problem]:
     """Find the first row of each kind of error in a column's values."""
     texts, name = found.texts, column.source_name
@@ -269,7 +288,7 @@ def _value_problems(
         yield _Problem(row, RecordValueError, name, text)
 
 
-def _is_misquoted(found: _Column, is_of_schema: NDArray[np.bool_], reader: Reader) -> pa.Array:
+def _is_misquoted(found: ValueColumn, is_of_schema: NDArray[np.bool_], reader: Reader) -> pa.Array:
     """Return True for each value whose JSON kind the reader does not accept."""
     wanted = is_quoted(reader)
     if wanted is None:
@@ -280,7 +299,7 @@ def _is_misquoted(found: _Column, is_of_schema: NDArray[np.bool_], reader: Reade
     return pc.and_(pc.and_(is_other, found.texts.is_valid()), pa.array(is_of_schema))
 
 
-def _is_lost(found: _Column, column: ColumnReader) -> pa.Array:
+def _is_lost(found: ValueColumn, column: ColumnReader) -> pa.Array:
     """Return True for values that were rounded or made infinite; a column of doubles rounds in any case."""
     if {reader.of_numbers.name for reader in column.readers} == {_NUMBERS}:
         return pa.array(np.zeros(len(found.values), bool))
@@ -295,7 +314,7 @@ def _first(is_wrong: pa.Array) -> int | None:
     return int(rows[0]) if rows.size else None
 
 
-def _values(found: _Column, schemas: NDArray[np.int64], column: ColumnReader) -> pa.Array:
+def _values(found: ValueColumn, schemas: NDArray[np.int64], column: ColumnReader) -> pa.Array:
     """Convert values; the reader of each depends on its message's schema, and on its JSON kind."""
     readings = list(_readings(found, schemas, column))
     if len(readings) == 1:
@@ -323,7 +342,7 @@ def _with_default(values: pa.Array, rows: Sequence[int], column: ColumnReader) -
 
 
 def _readings(
-    found: _Column, schemas: NDArray[np.int64], column: ColumnReader
+    found: ValueColumn, schemas: NDArray[np.int64], column: ColumnReader
 ) -> Iterator[tuple[NDArray[np.int64], pa.Array, Reader]]:
     """Return groups of row indices, each with the strings of all rows and the reader for the group."""
     # The shortest form of -0.0 is 0.

@@ -20,9 +20,12 @@ import importlib.util
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any, TypeVar
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 HAS_DEFAULT = "has_default"
 """The mark of a field of a converted schema, which has no defaults, if the field had one that is not null."""
@@ -65,6 +68,22 @@ def written(number: float) -> str:
     """Return the string from which :class:`QuickParser` read a float."""
     text: bytes = ORJSON.dumps(number)
     return text.decode()
+
+
+def written_texts(numbers: Sequence[float | None]) -> pa.StringArray:
+    """Return the strings from which :class:`QuickParser` read floats, of which there is at least one."""
+    texts = ORJSON.dumps(numbers)[1:-1].split(b",")
+    return pc.replace_with_mask(
+        pa.array(texts, pa.binary()).cast(pa.string()),
+        pa.array([number is None for number in numbers]),
+        pa.scalar(None, pa.string()),
+    )
+
+
+def shortest_texts(texts: pa.StringArray) -> pa.StringArray:
+    """Return the shortest form, as :func:`text_of` does, of numbers with a point and without an exponent."""
+    plain = pc.utf8_rtrim(pc.utf8_rtrim(texts, "0"), ".")
+    return pc.if_else(pc.equal(plain, "-0"), "0", plain)
 
 
 T = TypeVar("T")

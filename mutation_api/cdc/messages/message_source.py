@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Self
 
 from mutation_api.cdc.kafka.topics import KafkaTopics
 from mutation_api.cdc.messages.events import LogOptions, MessageFormat
-from mutation_api.cdc.messages.first_look import FirstLook, LogFacts
+from mutation_api.cdc.messages.first_look import FirstLook, KeptEvents, LogFacts
 from mutation_api.cdc.messages.followed_tables import FollowedTables
 from mutation_api.cdc.messages.json_lines import log_files, log_ranges
 from mutation_api.cdc.messages.reading import LookAt, Reading
@@ -90,7 +90,7 @@ class MessageSource(ABC):
     ) -> Batch:
         """Read the operations after the watermarks. See :class:`~mutation_api.cdc.source.ChangeSource`.
 
-        The log is read twice: for an overview, and when the operations are evaluated.
+        Spark's tasks read the log twice: for an overview, and when the operations are evaluated.
 
         A table's key is the given one, or else the one in the messages. Errors in the columns of a row and in
         their values are raised when the operations are evaluated.
@@ -114,8 +114,13 @@ class MessageSource(ABC):
         return in_tasks(spark, self._batch(tables, after, looked))
 
     def read_local(self, tables: Sequence[SourceTable], after: Mapping[str, Position]) -> LocalBatch:
-        """Read the operations after the watermarks, without Spark. Raises: See :meth:`read`."""
-        return self._batch(tables, after, _looked_here)
+        """Read the operations after the watermarks in this process, in one pass. Raises: See :meth:`read`."""
+        kept = KeptEvents()
+
+        def looked(look: FirstLook) -> Iterable[LogFacts]:
+            return (look.at(number, kept) for number in range(len(look.log.ranges)))
+
+        return self._batch(tables, after, looked, kept)
 
     def new_columns(
         self, tables: Sequence[SourceTable], after: Mapping[str, Position]
@@ -156,14 +161,18 @@ class MessageSource(ABC):
             return sum(file.byte_count for file in log_files(self.files))
 
     def _batch(
-        self, tables: Sequence[SourceTable], after: Mapping[str, Position], looked: LookAt
+        self,
+        tables: Sequence[SourceTable],
+        after: Mapping[str, Position],
+        looked: LookAt,
+        kept: KeptEvents | None = None,
     ) -> LocalBatch:
         _check_tables(tables)
         followed = FollowedTables(tuple(table.name for table in tables), self.options.shard_column)
         followed.check()
         with readable(self.source_id):
             opened = self._opened(followed, after)
-            return Reading.of(self, opened, followed, looked).batch(tables)
+            return Reading.of(self, opened, followed, looked, kept).batch(tables)
 
     def _opened(self, followed: FollowedTables, after: Mapping[str, Position]) -> OpenedLog:
         """Open the log in its present state."""

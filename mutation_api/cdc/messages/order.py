@@ -78,13 +78,15 @@ class OrderFacts:
         if event.kind == "row":
             self.parts.add(found.place.file)
             line = (number, found.place.offset, len(event.rows) * STEPS - 1)
-            self.last_line = max(self.last_line, line)
-            if not self.first_line or line < self.first_line:
+            if line > self.last_line:
+                self.last_line = line
+            if line < self.first_line or not self.first_line:
                 self.first_line = line
             if event.log_position is not None:
                 position = (*event.log_position, *line)
-                self.last_log_position = max(self.last_log_position, position)
-                if not self.first_log_position or position < self.first_log_position:
+                if position > self.last_log_position:
+                    self.last_log_position = position
+                if position < self.first_log_position or not self.first_log_position:
                     self.first_log_position = position
 
     def merge(self, other: OrderFacts) -> None:
@@ -260,11 +262,12 @@ class Applied:
     after: tuple[int, ...]
     sizes: tuple[int, ...]
 
-    def is_late(self, found: LoggedEvent, number: int) -> bool:
-        """Return True if a message is new but counts as applied; ``number`` is that of its file."""
+    def has_position(self, found: LoggedEvent, number: int) -> bool:
+        """Return True if a message counts as applied by its position; ``number`` is that of its file.
+
+        A message that counts as applied but is not old is late.
+        """
         place, event = found
-        if place.offset < self.sizes[place.file]:
-            return False
         line = (number, place.offset, max(len(event.rows), 1) * STEPS - 1)
         if len(self.after) == len(line):
             return line <= self.after

@@ -14,7 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from mutation_api.cdc.messages.events import LoggedEvent, LogOptions, MessageFormat, NewSnapshot, Place
-from mutation_api.cdc.messages.first_look import BEFORE, Barrier, FirstLook, LogFacts, TableFacts
+from mutation_api.cdc.messages.first_look import BEFORE, Barrier, FirstLook, KeptEvents, LogFacts, TableFacts
 from mutation_api.cdc.messages.followed_tables import FollowedTables
 from mutation_api.cdc.messages.json_rows import RowConverter, Rows
 from mutation_api.cdc.messages.new_columns import added_later, new_columns
@@ -38,7 +38,8 @@ from mutation_api.storage.location import Location
 class MessageParts(OperationParts):
     """The operations on a table after one position up to another one.
 
-    ``after``: () if all are read. ``until``: None if the log is read to its end.
+    ``after``: () if all are read. ``until``: None if the log is read to its end. ``kept``: the rows that the
+    first look kept. If None, the log is parsed again.
     """
 
     log: MessageLog
@@ -46,6 +47,7 @@ class MessageParts(OperationParts):
     order: Order
     after: tuple[int, ...]
     until: tuple[int, ...] | None = None
+    kept: KeptEvents | None = None
 
     @property
     def part_count(self) -> int:
@@ -88,10 +90,12 @@ class MessageParts(OperationParts):
             self.has_times,
         )
         schemas = {schema: index for index, schema in enumerate(self.shape.schemas)}
-        for events in self.log.events(number):
+        name = self.shape.table.name
+        blocks = self.log.events(number) if self.kept is None else self.kept.events(name, number)
+        for events in blocks:
             rows = Rows()
             for found in events:
-                if found.event.kind == "row" and found.event.table == self.shape.table.name:
+                if found.event.kind == "row" and found.event.table == name:
                     self._add(rows, found, schemas.get(found.event.schema, 0))
             if len(rows):
                 yield converter.batch(rows)
@@ -144,10 +148,18 @@ class Reading:
     looked: LookAt
     known: Mapping[str, KnownParts]
     facts: LogFacts
+    kept: KeptEvents | None = None
 
     @classmethod
-    def of(cls, source: _Source, opened: OpenedLog, followed: FollowedTables, looked: LookAt) -> Reading:
-        """Look at a log.
+    def of(
+        cls,
+        source: _Source,
+        opened: OpenedLog,
+        followed: FollowedTables,
+        looked: LookAt,
+        kept: KeptEvents | None = None,
+    ) -> Reading:
+        """Look at a log; ``kept`` gets the rows from ``looked``, if it keeps them.
 
         Raises: See :meth:`~mutation_api.cdc.messages.message_source.MessageSource.read`.
         """
@@ -157,7 +169,7 @@ class Reading:
         applied = {name: Applied(opened.after[name].order, parts.sizes) for name, parts in known.items()}
         look = FirstLook(log, followed, applied, notes_schemas=source.options.adds_columns)
         facts = look.whole(looked(look)) if log.ranges else LogFacts()
-        return cls(source, opened, followed, look, looked, known, facts)
+        return cls(source, opened, followed, look, looked, known, facts, kept)
 
     def batch(self, tables: Sequence[SourceTable]) -> LocalBatch:
         """Return the operations after the watermarks.
@@ -359,5 +371,5 @@ class Reading:
             added = {f"{table.name}.{name}" for name in added_later(facts.schemas, order)}
             options = replace(options, null_if_missing=frozenset({*options.null_if_missing, *added}))
         shape = Shape.of(table, facts.shape, self.source.format, options, shard)
-        parts = MessageParts(self.opened.log, shape, order, after, until)
+        parts = MessageParts(self.opened.log, shape, order, after, until, self.kept)
         return LocalOperations(shape.table, parts)

@@ -97,12 +97,15 @@ def message_of(text: str, parser: MessageParser, *, is_row: bool = False) -> Mes
         ValueError: If the line is not JSON.
         LineError: If the line is JSON but not a message, or is of another known form.
     """
-    parts = _parts(text)
-    if parts is None:
-        return None
-    if parts.key is not None:
-        return Message(_parsed_key(parts.key, parser), _value(parts.value, parser))
-    value = _value(parts.value, parser)
+    if text[0] == "{" and "\t" not in text:  # the most frequent form, without the copies that a split makes
+        value = _value(text, parser)
+    else:
+        parts = _parts(text)
+        if parts is None:
+            return None
+        if parts.key is not None:
+            return Message(_parsed_key(parts.key, parser), _value(parts.value, parser))
+        value = _value(parts.value, parser)
     fields = fields_of(value)
     if fields is None:
         return Message(None, value)
@@ -124,8 +127,6 @@ def key_of_struct(text: str) -> Fields | None:
 
 
 def _parts(text: str) -> _Parts | None:
-    if text.startswith("{") and "\t" not in text:
-        return _Parts(None, text)  # the most frequent form, without the copies that a split makes
     before, tab, behind = text.partition("\t")
     if text.startswith(_JSON_KEYS):
         return _Parts(before, behind) if tab else _Parts(None, text)

@@ -12,7 +12,7 @@ import pytest
 
 from mutation_api.cdc.messages.debezium import DebeziumFormat, DebeziumSource
 from mutation_api.cdc.messages.debezium_values import DebeziumValues
-from mutation_api.cdc.messages.events import PositionSource
+from mutation_api.cdc.messages.events import Message, PositionSource
 from mutation_api.cdc.source import SourceTable
 from mutation_api.errors import InputFormatError, RecordValueError
 from tests.support.json_messages import (
@@ -234,3 +234,20 @@ def test_decimals_in_numeric_format(tmp_path: Path, hive_type: str, *, has_schem
     assert [row[2] for row in in_order(found)] == [
         each if is_text or each is None else Decimal(each) for each in expected
     ]
+
+
+@pytest.mark.parametrize(
+    ("database", "table"),
+    [
+        (1, "1.orders"),
+        (1.0, "1.orders"),
+        (True, "true.orders"),
+        ({"a": 1}, '{"a":1}.orders'),
+        ("1", "1.orders"),
+    ],
+)
+def test_names_that_are_not_strings_are_named_as_they_are_written(database: object, table: str) -> None:
+    """They are followed by no table; equal values of several kinds are distinguished."""
+    source = {"connector": "mysql", "name": "erp", "db": database, "table": "orders"}
+    message = Message(None, {"op": "c", "after": {"id": 1}, "source": source})
+    assert DebeziumFormat().event(message, PositionSource.AUTO).table == table

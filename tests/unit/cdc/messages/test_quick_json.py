@@ -8,10 +8,12 @@ from typing import Any
 
 import pytest
 
+from mutation_api.cdc.messages.json_rows import ValueColumn
 from mutation_api.cdc.messages.json_text import (
     MessageParser,
     Number,
     QuickParser,
+    digits_of,
     is_rough,
     parsed,
     text_of,
@@ -124,3 +126,17 @@ def test_a_log_that_is_written_otherwise_is_not_tried_for_ever() -> None:
     for number in range(1000):
         text = json.dumps({"a": number}, separators=(",", ":")) if number % 2 else '{"a": 1}'
         assert (mixed.parsed(text) is None) == (number % 2 == 0)
+
+
+def test_a_column_of_floats_has_the_same_strings_as_its_values() -> None:
+    """All at once or one by one; a single exponent makes a difference to none of the others."""
+    rng = random.Random(20261201)
+    plain = [1.0, -0.0, 0.0, 100.0, 0.5, -12.25, 84.459, 0.0001, 999999999999999.9, None]
+    for others in ([], [1e16], [1e-7, None], [5e-324, 1.7976931348623157e308]):
+        values = [*plain, *others, *(round(rng.uniform(-1e6, 1e6), rng.randrange(6)) for _ in range(500))]
+        rng.shuffle(values)
+        column = ValueColumn(values)
+        assert (column.plain_floats is None) == bool(set(others) - {None})
+        assert column.texts.to_pylist() == list(map(text_of, values))
+        assert column.digits.to_pylist() == list(map(digits_of, values))
+        assert column.is_rough.to_pylist() == list(map(is_rough, values))
