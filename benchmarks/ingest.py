@@ -6,7 +6,8 @@
 The log is Tungsten's staging files (an update is a delete and an insert), in files of 100,000 operations.
 ``ours`` reads, reduces and merges them and moves the watermark, in one transaction. ``spark`` does what a
 rebuild of the table does: it reads the files as CSV, keeps the last record of each key by a window, joins the
-table without these keys, and writes all rows as new ORC files. ``delta-rs`` merges the last operation of each
+table without these keys, and writes all rows as new ORC files. ``local`` does the same as ``ours`` without
+Spark. ``delta-rs`` merges the last operation of each
 key, which it finds ready in a Parquet file. Every round brings a new log on other keys. In the end the
 tables of all must hold the same.
 
@@ -45,15 +46,18 @@ from benchmarks.merging.merge_stage import OURS_KINDS, Content, Stage, checksums
 from metastore_client import open_client
 from mutation_api import read_table
 from mutation_api.cdc import SourceTable, TableMapping, TungstenSource, ingest, read_source
+from mutation_api.write.local_plan import LocalOptions
 
 HELP = "ingest a log of operations, in turn with rewriting the table and with delta-rs"
 
 ROWS_DEFAULT, OPERATIONS_DEFAULT, KEYS_DEFAULT = 10_000_000, 1_000_000, 300_000
 QUICK_SHARE = 10
 ROUNDS = Rounds(3, warm_up=3)
-OURS, SPARK, DELTA = "ours", "spark", "delta-rs"
-AIMS = {SPARK: 0.4, DELTA: 1.0}
+OURS, LOCAL, SPARK, DELTA = "ours", "local", "spark", "delta-rs"
+AIMS = {(OURS, SPARK): 0.4, (LOCAL, DELTA): 1.2}
 READING_AIM = 1.2
+LOCAL_OPTIONS = LocalOptions(memory_bytes=4 << 30)
+"""Half of which is for the operations of a log; the default is for smaller ones."""
 TABLE = "orders"
 FULL_NAME = f"default.{TABLE}"
 ROW_COLUMNS = ("id", "acct", "name", "amount", "quantity")
@@ -101,19 +105,20 @@ def ingest_case(
     stage: Stage, stack: contextlib.ExitStack, logs: OperationLogs, repeat: int
 ) -> dict[str, Any]:
     """From the log to the committed table."""
-    follower = Follower(stage, logs)
+    follower, here = Follower(stage, logs), Follower(stage, logs, "orders_here", by_spark=False)
     rewriter = Rewriter(stage, logs)
     peer = stage.peer("delta", DELTA, stack)
     folder = stage.new_folder("delta")
     peer.call("load", str(folder), stage.base)
     contestants = [
         Contestant(OURS, follower.ingest, OURS_KINDS, follower.table, follower.receive),
+        Contestant(LOCAL, here.ingest, ("driver",), here.table, here.receive),
         Contestant(SPARK, rewriter.rewrite, SPARK_KINDS, rewriter.folder),
         Contestant(DELTA, lambda n: peer.call("merge", str(folder), str(logs.reduced(n))), (DELTA,), folder),
     ]
     results = alternate(contestants, repeat, stage.watch(), warm_up=logs.rounds - repeat, tell=tell)
     delta_rows = stage.spark.read.parquet(*peer.call("files", str(folder)))
-    contents = [follower.content(), checksums(rewriter.rows()), checksums(delta_rows)]
+    contents = [follower.content(), here.content(), checksums(rewriter.rows()), checksums(delta_rows)]
     return _case(
         f"{logs.rows:,} rows, {logs.operations:,} operations on {logs.keys:,} keys",
         "Reading, reducing, merging and committing; delta-rs is given the log reduced",
@@ -140,7 +145,7 @@ def reading_case(stage: Stage, logs: OperationLogs, repeat: int) -> dict[str, An
         f"{counts[1]:,} records read",
         f"{size:.0f} MiB of staging files into a sink that keeps nothing",
         results,
-        {SPARK: READING_AIM},
+        {(OURS, SPARK): READING_AIM},
         is_right=counts[0] == counts[1],
     )
 
@@ -148,8 +153,11 @@ def reading_case(stage: Stage, logs: OperationLogs, repeat: int) -> dict[str, An
 class Follower:
     """Our table, which follows the staging files that have arrived."""
 
-    def __init__(self, stage: Stage, logs: OperationLogs, name: str = TABLE) -> None:
+    def __init__(
+        self, stage: Stage, logs: OperationLogs, name: str = TABLE, *, by_spark: bool = True
+    ) -> None:
         self._stage = stage
+        self._engine: dict[str, Any] = {"spark": stage.spark} if by_spark else {"local": LOCAL_OPTIONS}
         self._logs = logs
         self._name = f"default.{name}"
         self._staging = stage.new_folder("staging")
@@ -169,7 +177,7 @@ class Follower:
         """Bring the table up to them."""
         with open_client(self._stage.metastore.uri) as metastore:
             followed = [TableMapping(SOURCE_TABLE, self._name, ("id",))]
-            report = ingest(metastore, followed, self._source, spark=self._stage.spark)
+            report = ingest(metastore, followed, self._source, **self._engine)
         if report.position is None:
             raise RuntimeError("the log had nothing new")
 
@@ -224,15 +232,15 @@ def read_records(spark: SparkSession, files: list[Path]) -> DataFrame:
 
 
 def _case(
-    label: str, text: str, results: list[Result], aims: Mapping[str, float], *, is_right: bool
+    label: str, text: str, results: list[Result], aims: Mapping[tuple[str, str], float], *, is_right: bool
 ) -> dict[str, Any]:
-    ours, *others = results
-    compared_with = [other for other in others if ours.usages and other.usages]
+    found = {result.name: result for result in results if result.usages}
+    pairs = [(a, b) for a in (OURS, LOCAL) for b in (SPARK, DELTA) if a in found and b in found]
     return {
         "case": label,
         "text": f"{text}; contents are {'the same' if is_right else 'DIFFERENT'}.",
         "contestants": {result.name: as_figures(result) for result in results},
-        "ratios": {f"{OURS} / {other.name}": compared(ours, other) for other in compared_with},
-        "aims": {f"{OURS} / {name}": {"wall": aim} for name, aim in aims.items()},
+        "ratios": {f"{ours} / {peer}": compared(found[ours], found[peer]) for ours, peer in pairs},
+        "aims": {f"{ours} / {peer}": {"wall": aim} for (ours, peer), aim in aims.items()},
         "is_right": is_right and not any(result.failure for result in results),
     }
