@@ -177,7 +177,7 @@ class DistinctSketch:
 
     def _add_codes(self, codes: NDArray[np.uint64]) -> None:
         assert self._codes is not None
-        both = np.unique(np.concatenate((self._codes, codes)))
+        both = np.sort(np.concatenate((self._codes, codes)))
         keys = both >> np.uint64(_RANK_BITS)
         self._codes = both[np.append(keys[1:] != keys[:-1], True)] if len(both) else both
         if len(self._codes) > MOST_SPARSE:

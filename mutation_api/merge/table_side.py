@@ -101,7 +101,9 @@ def _positions(table_name: str, wanted: pa.StructArray, stored: pa.StructArray) 
     rows = pa.RecordBatch.from_arrays(wanted.flatten(), names)
     ids = SourceKeys(rows, np.zeros(len(wanted), np.bool_), null_safe=True)
     pairs = ids.pairs(stored.flatten())
-    found = len(np.unique(pairs.source))
+    is_found = np.zeros(len(wanted), np.bool_)
+    is_found[pairs.source] = True
+    found = np.count_nonzero(is_found)
     if found != len(wanted):
         raise DirectoryStateError(
             f"table {table_name}: only {found:,} of {len(wanted):,} rows that were read were found again: "
