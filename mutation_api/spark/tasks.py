@@ -38,6 +38,7 @@ from mutation_api.errors import MutationError
 from mutation_api.format.event import PARTITION_FIELD, ROW_ID_COLUMN
 from mutation_api.format.hive_type import parse_hive_type, spark_type
 from mutation_api.orc.read.column_reader import ReadOptions
+from mutation_api.orc.read.open_files import SMALL_FILES
 from mutation_api.orc.write.encoders import give_back
 from mutation_api.read.key_groups import KeyGroups
 from mutation_api.read.partition_plan import SnapshotSplit
@@ -228,10 +229,14 @@ def _attempt_id() -> str:
 def leave_task() -> None:
     """Give back memory at the end of a task, and hide imported modules from Python's garbage collector.
 
-    Spark collects garbage after each task. This visits all objects of all modules, which takes 50 ms.
+    Spark collects garbage after each task. This visits all objects of all modules, which takes 50 ms. Small
+    files are not kept: the next task of this process probably reads others.
     """
+    is_task = TaskContext.get() is not None
+    if is_task:
+        SMALL_FILES.clear()
     give_back()
-    if TaskContext.get() is not None:
+    if is_task:
         _freeze(len(sys.modules))
 
 

@@ -1,4 +1,7 @@
-"""Remote files read in few, large requests, and the number of files that a process keeps open.
+"""Small files kept in memory, remote files read in few, large requests, and the number of open files.
+
+A small file is read whole. A table that nobody compacted has many of them, and a process that merges into it
+reads them again for each merge: :data:`SMALL_FILES` keeps what was parsed and decoded, by the file's bytes.
 
 ORC's readers request a stripe in small pieces, column by column. :class:`RangedInput` fetches the needed
 ranges beforehand, and joins ranges that are close to each other into one request. The end of the file, with
@@ -10,15 +13,19 @@ A merge reads all deltas of a bucket concurrently, so the number of open files i
 from __future__ import annotations
 
 import contextlib
+import functools
+import random
 import resource
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Hashable, Iterable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.orc
 
 from mutation_api.errors import CorruptFileError
-from mutation_api.orc.format.tail import tail_length
+from mutation_api.orc.format.tail import OrcTail, tail_length, tail_of
 from mutation_api.storage.location import Location
 from mutation_api.storage.object_store import SizedInput
 from mutation_api.storage.protocol import Storage
@@ -27,6 +34,10 @@ END_BYTES = 64 * 1024
 """The number of bytes at the end of the file that are fetched first."""
 GAP_BYTES = 512 * 1024
 """The cost of another request, in unneeded bytes."""
+SMALL_FILE_BYTES = END_BYTES
+"""A file up to this size is read whole, in one request."""
+KEPT_BYTES = 64 * 1024 * 1024
+"""The number of bytes that :data:`SMALL_FILES` may hold."""
 
 _Piece = tuple[int, bytes]
 """The position of bytes in the file, and the bytes."""
@@ -139,18 +150,23 @@ class OpenFile:
     """An open file.
 
     Args:
-        file: reads stripes.
         stream: the file's bytes.
         ranged: fetches ranges of them beforehand, if the storage needs it.
+        content: the file's bytes, if it is small.
 
     Attributes:
-        may_stay: True if the file may stay open between two reads.
+        may_stay: True if the file may stay open between two reads. A small one is in memory.
     """
 
-    def __init__(self, file: Any, stream: Any, ranged: RangedInput | None) -> None:
-        self.file, self.stream, self.ranged = file, stream, ranged
-        self.may_stay = OPEN_FILES.add()
+    def __init__(self, stream: Any, ranged: RangedInput | None, content: bytes | None) -> None:
+        self.stream, self.ranged, self.content = stream, ranged, content
+        self.may_stay = content is not None or OPEN_FILES.add()
         self._is_closed = False
+
+    @functools.cached_property
+    def file(self) -> Any:
+        """The reader of stripes. Raises the errors of pyarrow."""
+        return pa.orc.ORCFile(self.stream)
 
     def last_bytes(self, count: int) -> bytes:
         """Return the bytes at the end of the file. Raises OSError."""
@@ -162,7 +178,8 @@ class OpenFile:
         """Close the file. May be called twice."""
         if not self._is_closed:
             self._is_closed = True
-            OPEN_FILES.remove()
+            if self.content is None:
+                OPEN_FILES.remove()
             self.stream.close()
 
     def __del__(self) -> None:
@@ -170,8 +187,8 @@ class OpenFile:
         self.close()
 
 
-def open_stream(storage: Storage, file: Location, length: int | None) -> tuple[RangedInput | None, Any]:
-    """Return the fetcher of ranges, if needed, and the file's committed bytes, if there are any.
+def open_file(storage: Storage, file: Location, length: int | None) -> OpenFile | None:
+    """Open a file; return None if it has no committed bytes.
 
     Args:
         storage: the file's storage.
@@ -189,12 +206,99 @@ def open_stream(storage: Storage, file: Location, length: int | None) -> tuple[R
         raise CorruptFileError(
             f"{file} has {size} bytes, but according to its side file {length} are committed"
         )
-    if length == 0:
-        stream.close()
-        return None, None
+    if length <= SMALL_FILE_BYTES:
+        with stream:
+            content: bytes = stream.read_at(length, 0) if length else b""
+        return OpenFile(pa.BufferReader(content), None, content) if length else None
     if length == size and isinstance(stream, pa.OSFile):
-        return None, stream
+        return OpenFile(stream, None, None)
     ranged = RangedInput(stream, length)
     with contextlib.suppress(CorruptFileError):  # decoding it will raise the error
         ranged.keep_end(tail_length(ranged.keep_end(0)))
-    return ranged, pa.PythonFile(ranged, mode="r")
+    return OpenFile(pa.PythonFile(ranged, mode="r"), ranged, None)
+
+
+@dataclass(frozen=True)
+class ParsedFile:
+    """What was parsed and decoded of a file.
+
+    ``content``: the file's bytes, if it is small. ``schema``: the columns. ``stripes``: rows by stripe,
+    columns and form.
+    """
+
+    content: bytes | None
+    tail: OrcTail
+    schema: pa.Schema
+    stripes: dict[Hashable, pa.RecordBatch] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, opened: OpenFile) -> ParsedFile:
+        """Parse a file. Raises CorruptFileError, or the errors of pyarrow, if it is damaged."""
+        tail = tail_of(opened.stream)
+        opened.stream.seek(0)
+        return cls(opened.content, tail, opened.file.schema)
+
+    @property
+    def byte_count(self) -> int:
+        """The size of the bytes and of the decoded rows."""
+        return len(self.content or b"") + sum(int(rows.nbytes) for rows in self.stripes.values())
+
+
+class SmallFiles:
+    """The small files that a process reads, by their bytes; for several threads.
+
+    Files of a table never change, but a path may get another file, so the bytes are read and compared.
+
+    Args:
+        byte_limit: the number of bytes that the files and their decoded rows may have. Others are dropped at
+            random, since the oldest ones are the next that a repeated scan reads.
+    """
+
+    def __init__(self, byte_limit: int) -> None:
+        self.byte_limit = byte_limit
+        self.byte_count = 0
+        self._mutex = threading.Lock()
+        self._files: dict[bytes, ParsedFile] = {}
+        self._contents: list[bytes] = []
+        self._random = random.Random()
+
+    def parsed(self, opened: OpenFile) -> ParsedFile:
+        """Return what is known of an open file, and parse a new one. Raises: See :meth:`ParsedFile.of`."""
+        if opened.content is None:
+            return ParsedFile.of(opened)
+        found = self._files.get(opened.content)
+        if found is None:
+            found = ParsedFile.of(opened)
+            with self._mutex:
+                if opened.content not in self._files:
+                    self._files[opened.content] = found
+                    self._contents.append(opened.content)
+                    self._count(len(opened.content))
+        return found
+
+    def keep(self, file: ParsedFile, key: Hashable, rows: pa.RecordBatch) -> None:
+        """Keep decoded rows of a file, if it is small and was not dropped."""
+        if file.content is None:
+            return
+        with self._mutex:
+            if self._files.get(file.content) is file and key not in file.stripes:
+                file.stripes[key] = rows
+                self._count(rows.nbytes)
+
+    def clear(self) -> None:
+        """Drop all files."""
+        with self._mutex:
+            self._files.clear()
+            self._contents.clear()
+            self.byte_count = 0
+
+    def _count(self, byte_count: int) -> None:
+        self.byte_count += byte_count
+        while self.byte_count > self.byte_limit:
+            at = self._random.randrange(len(self._contents))
+            self._contents[at], self._contents[-1] = self._contents[-1], self._contents[at]
+            self.byte_count -= self._files.pop(self._contents.pop()).byte_count
+
+
+SMALL_FILES = SmallFiles(KEPT_BYTES)
+"""The small files of this process."""

@@ -39,7 +39,7 @@ from mutation_api.orc.format.stripe_sections import (
     parse_row_index,
     parse_statistics,
 )
-from mutation_api.orc.format.tail import OrcTail, tail_of
+from mutation_api.orc.format.tail import OrcTail
 from mutation_api.orc.format.time_zones import (
     find_zones,
 )
@@ -47,7 +47,7 @@ from mutation_api.orc.format.type_tree import column_numbers, numbers_of_columns
 from mutation_api.orc.read.column_reader import (
     ReadOptions,
 )
-from mutation_api.orc.read.open_files import OpenFile, open_stream
+from mutation_api.orc.read.open_files import SMALL_FILES, OpenFile, ParsedFile, open_file
 from mutation_api.orc.read.stripe_decoder import StripeDecoder, decoding_fault
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
@@ -102,21 +102,21 @@ class OrcInput:
         self.location = location
         self._storage = storage
         self._length = length
-        self._checked: OrcTail | None = None
+        self._parsed: ParsedFile | None = None
         self._last: _Known | None = None
         self.is_proleptic = options.is_proleptic
         find_zones()
         self._opened = self._open()
         self._readings = 1
-        file = None if self._opened is None else self._opened.file
-        self.schema: pa.Schema = pa.schema([]) if file is None else file.schema
-        self.stripe_count = 0 if file is None else int(file.nstripes)
-        if file is not None and self._tail.has_moments:
-            marked = self._tail.is_proleptic
+        parsed = self._parsed
+        self.schema: pa.Schema = pa.schema([]) if parsed is None else parsed.schema
+        self.stripe_count = 0 if parsed is None else len(parsed.tail.stripes)
+        if parsed is not None and parsed.tail.has_moments:
+            marked = parsed.tail.is_proleptic
             self.is_proleptic = self.is_proleptic if marked is None else marked
-        if file is not None:
-            form = dataclasses.replace(options, is_proleptic=self.is_proleptic)
-            self._decoder = StripeDecoder(location, self.schema, self._tail.char_columns, form)
+        self._form = dataclasses.replace(options, is_proleptic=self.is_proleptic)
+        chars = frozenset[int]() if parsed is None else parsed.tail.char_columns
+        self._decoder = StripeDecoder(location, self.schema, chars, self._form)
         self._leave()
 
     def read_stripe(
@@ -142,6 +142,15 @@ class OrcInput:
             if rows is not None:
                 return rows
             return self.read_stripe(index, columns).take(pa.array(self.row_groups(index).positions(groups)))
+        assert self._parsed is not None, f"{self.location} is empty"
+        key = index, tuple(columns), self._form
+        known = self._parsed.stripes.get(key)
+        if known is None:
+            known = self._read_stripe(index, columns)
+            SMALL_FILES.keep(self._parsed, key, known)
+        return known
+
+    def _read_stripe(self, index: int, columns: Sequence[str]) -> pa.RecordBatch:
         with self._reading() as opened:
             footer = self._stripe_footer(opened, index)
             self._fetch(opened, index, columns, footer)
@@ -152,7 +161,9 @@ class OrcInput:
             check_values(opened.stream, self._tail, footer, numbers)
 
             def source() -> Any:
-                return opened.ranged or open_stream(self._storage, self.location, self._length)[1]
+                if opened.content is not None:
+                    return pa.BufferReader(opened.content)
+                return opened.ranged or self._storage.open_input(self.location)
 
             return self._decoder.decode(opened.file, source, [index], columns, footer, unsafe)[0]
 
@@ -389,14 +400,13 @@ class OrcInput:
     def _open(self) -> OpenFile | None:
         """Open the file. Return None if it is empty."""
         try:
-            ranged, stream = open_stream(self._storage, self.location, self._length)
-            if stream is None:
+            opened = open_file(self._storage, self.location, self._length)
+            if opened is None:
                 logger.warning("%s is empty: read as a file without rows, as Hive does", self.location)
-                return None
-            if self._checked is None:
-                self._checked = tail_of(stream)
-                stream.seek(0)
-            return OpenFile(pa.orc.ORCFile(stream), stream, ranged)
+            elif self._parsed is None:
+                self._parsed = SMALL_FILES.parsed(opened)
+            elif opened.content is None:
+                _ = opened.file  # a file that cannot be opened again is reported here
         except FileNotFoundError as error:
             raise DirectoryStateError(
                 f"{self.location} was removed after its directory was listed. Without a lock, Hive's "
@@ -404,11 +414,12 @@ class OrcInput:
             ) from error
         except (CorruptFileError, *FAULTS) as error:
             raise decoding_fault(error, self.location) from error
+        return opened
 
     @property
     def _tail(self) -> OrcTail:
-        assert self._checked is not None, f"{self.location} was not opened"
-        return self._checked
+        assert self._parsed is not None, f"{self.location} was not opened"
+        return self._parsed.tail
 
 
 def _ranges(statistics: Mapping[int, bytes], columns: _Ranged) -> dict[str, Range]:

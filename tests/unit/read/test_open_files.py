@@ -7,6 +7,7 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from unittest import mock
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,6 +17,7 @@ from metastore_client.model import ColumnInfo
 from metastore_client.testing import HIVE_4_1, InMemoryMetastore
 from mutation_api import connect
 from mutation_api.errors import CorruptFileError, ReadError
+from mutation_api.orc.read import open_files
 from mutation_api.orc.read.open_files import OPEN_FILES
 from mutation_api.upkeep import verify_table
 from mutation_api.upkeep.create_acid_table import create_acid_table
@@ -33,7 +35,8 @@ def few_files() -> Iterator[None]:
     before, OPEN_FILES.limit = OPEN_FILES.limit, SPARE_FILES // 4
     resource.setrlimit(resource.RLIMIT_NOFILE, (open_now + SPARE_FILES, hard))
     try:
-        yield
+        with mock.patch.object(open_files, "SMALL_FILE_BYTES", 0):  # none is read whole and closed
+            yield
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
         OPEN_FILES.limit = before
@@ -82,7 +85,7 @@ def test_too_many_open_files_are_no_damage(tmp_path: Path, monkeypatch: pytest.M
     def refuse(*_: object) -> None:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr("mutation_api.orc.read.orc_input.open_stream", refuse)
+    monkeypatch.setattr("mutation_api.orc.read.orc_input.open_file", refuse)
     with connect(metastore) as hive, hive.snapshot(TABLE) as view:
         with pytest.raises(
             ReadError, match=r"the file itself may be intact: .*Too many open files"
