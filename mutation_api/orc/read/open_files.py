@@ -220,7 +220,7 @@ def open_file(storage: Storage, file: Location, length: int | None) -> OpenFile 
 
 @dataclass(frozen=True)
 class ParsedFile:
-    """What was parsed and decoded of a file.
+    """Holds what was parsed and decoded of a file.
 
     ``content``: the file's bytes, if it is small. ``schema``: the columns. ``stripes``: rows by stripe,
     columns and form.
