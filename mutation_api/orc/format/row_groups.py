@@ -12,6 +12,7 @@ orc_proto.proto (RowIndex).
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -129,7 +130,8 @@ class PositionedStream(NamedTuple):
         return place_count + (self.runs is not None) + self.is_bits
 
 
-def positioned_streams(kind: int, encoding: Encoding, *, has_nulls: bool) -> list[PositionedStream]:
+@functools.lru_cache(maxsize=256)
+def positioned_streams(kind: int, encoding: Encoding, *, has_nulls: bool) -> tuple[PositionedStream, ...]:
     """Return the streams of a column in the order of their positions.
 
     Args:
@@ -137,9 +139,8 @@ def positioned_streams(kind: int, encoding: Encoding, *, has_nulls: bool) -> lis
         encoding: its encoding in the stripe.
         has_nulls: True if there is a stream of nulls.
     """
-    found = []
-    if has_nulls:
-        found.append(PositionedStream(STREAM_KIND_PRESENT, RunKind.BYTES, is_bits=True, counts_slots=True))
+    nulls = PositionedStream(STREAM_KIND_PRESENT, RunKind.BYTES, is_bits=True, counts_slots=True)
+    found = (nulls,) if has_nulls else ()
     integers = RunKind.VERSION_2 if encoding.has_runs_of_version_2 else RunKind.VERSION_1
     data = PositionedStream(STREAM_KIND_DATA, integers)
     lengths = PositionedStream(STREAM_KIND_LENGTH, integers)
@@ -148,20 +149,20 @@ def positioned_streams(kind: int, encoding: Encoding, *, has_nulls: bool) -> lis
     if kind == TypeKind.STRUCT:
         return found
     if kind in (TypeKind.LIST, TypeKind.MAP):
-        return [*found, lengths]
+        return (*found, lengths)
     if kind == _BOOLEAN:
-        return [*found, PositionedStream(STREAM_KIND_DATA, RunKind.BYTES, is_bits=True)]
+        return (*found, PositionedStream(STREAM_KIND_DATA, RunKind.BYTES, is_bits=True))
     if kind in (_BYTE, TypeKind.UNION):
-        return [*found, PositionedStream(STREAM_KIND_DATA, RunKind.BYTES)]
+        return (*found, PositionedStream(STREAM_KIND_DATA, RunKind.BYTES))
     if kind in FIXED_WIDTHS:
-        return [*found, plain]
+        return (*found, plain)
     if kind in (_TIMESTAMP, _INSTANT):
-        return [*found, data, second]
+        return (*found, data, second)
     if kind == TypeKind.DECIMAL:
-        return [*found, plain, second]
+        return (*found, plain, second)
     if kind in _TEXTS and not encoding.has_dictionary:
-        return [*found, plain, lengths]
-    return [*found, data]
+        return (*found, plain, lengths)
+    return (*found, data)
 
 
 _BITS_PER_BYTE = 8

@@ -14,47 +14,41 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyorc
 from numpy.typing import NDArray
 
 from mutation_api.errors import CorruptFileError
 from mutation_api.format.event import RecordIdentifier, RowIdArrays
 from mutation_api.format.varint import varint
 from mutation_api.orc.format.protobuf import (
+    STREAM_KIND_PRESENT,
     as_bytes,
     bytes_field,
     fields_of,
     numbers_in,
     raw_fields_of,
 )
+from mutation_api.orc.format.row_groups import positioned_streams
+from mutation_api.orc.format.stripe_sections import Encoding
 
 _INDEX_ENTRY, _ENTRY_POSITIONS = 1, 1
-_PRESENT, _DATA, _LENGTH, _SECONDARY = 0, 1, 2, 5
-"""The kinds of streams."""
-_WITH_DICTIONARY = {1, 3}
-"""The encodings DICTIONARY and DICTIONARY_V2."""
 
-_StreamParts = Sequence[tuple[int, int]]
-"""Kinds of streams in the order of their positions, each with the count of numbers after its byte."""
-
-_BYTES, _RUNS, _BITS = 0, 1, 2
-"""The count of numbers after the byte: for plain values, runs (position in the run), bits in runs of bytes.
-"""
-_DICTIONARY: _StreamParts = ((_DATA, _RUNS),)
-_POSITIONS: Sequence[tuple[Callable[[pa.DataType], bool], _StreamParts]] = (
-    (pa.types.is_boolean, ((_DATA, _BITS),)),
-    (pa.types.is_integer, ((_DATA, _RUNS),)),
-    (pa.types.is_date, ((_DATA, _RUNS),)),
-    (pa.types.is_floating, ((_DATA, _BYTES),)),
-    (pa.types.is_timestamp, ((_DATA, _RUNS), (_SECONDARY, _RUNS))),
-    (pa.types.is_decimal, ((_DATA, _BYTES), (_SECONDARY, _RUNS))),
-    (pa.types.is_union, ((_DATA, _RUNS),)),
-    (pa.types.is_struct, ()),
-    (pa.types.is_list, ((_LENGTH, _RUNS),)),
-    (pa.types.is_map, ((_LENGTH, _RUNS),)),
-    (pa.types.is_string, ((_DATA, _BYTES), (_LENGTH, _RUNS))),
-    (pa.types.is_binary, ((_DATA, _BYTES), (_LENGTH, _RUNS))),
+_KINDS: Sequence[tuple[Callable[[pa.DataType], bool], pyorc.TypeKind]] = (
+    (pa.types.is_boolean, pyorc.TypeKind.BOOLEAN),
+    (pa.types.is_int8, pyorc.TypeKind.BYTE),
+    (pa.types.is_integer, pyorc.TypeKind.LONG),
+    (pa.types.is_date, pyorc.TypeKind.DATE),
+    (pa.types.is_floating, pyorc.TypeKind.DOUBLE),
+    (pa.types.is_timestamp, pyorc.TypeKind.TIMESTAMP),
+    (pa.types.is_decimal, pyorc.TypeKind.DECIMAL),
+    (pa.types.is_union, pyorc.TypeKind.UNION),
+    (pa.types.is_struct, pyorc.TypeKind.STRUCT),
+    (pa.types.is_list, pyorc.TypeKind.LIST),
+    (pa.types.is_map, pyorc.TypeKind.MAP),
+    (pa.types.is_string, pyorc.TypeKind.STRING),
+    (pa.types.is_binary, pyorc.TypeKind.BINARY),
 )
-"""The parts of the row index for a column's streams, except the stream of nulls."""
+"""The kinds of columns, of which those with the same streams count as one."""
 
 
 class MovedRowIndex:
@@ -66,7 +60,7 @@ class MovedRowIndex:
     """
 
     def __init__(self, schema: pa.Schema, block_bytes: int) -> None:
-        self._columns = _parts_of_columns(schema)
+        self._kinds = _kinds_of_columns(schema)
         self._block_bytes = block_bytes
 
     def moved(
@@ -87,9 +81,9 @@ class MovedRowIndex:
         Raises:
             CorruptFileError: If the index has other positions than a column of its type should have.
         """
-        known = _DICTIONARY if encodings[column] in _WITH_DICTIONARY else self._columns[column]
-        nulls = ((_PRESENT, _BITS),) if (_PRESENT, column) in chunks else ()
-        parts = [(chunks.get((kind, column), ()), numbers) for kind, numbers in (*nulls, *known)]
+        has_nulls = (STREAM_KIND_PRESENT, column) in chunks
+        streams = positioned_streams(self._kinds[column], Encoding(encodings[column], 0), has_nulls=has_nulls)
+        parts = [(chunks.get((each.kind, column), ()), each.count(0)) for each in streams]
         return b"".join(
             bytes_field(_INDEX_ENTRY, _moved_entry(as_bytes(entry), parts, self._block_bytes))
             for _, entry in fields_of(index)
@@ -124,16 +118,16 @@ def _moved_entry(entry: bytes, parts: Sequence[tuple[Sequence[int], int]], block
 
 
 @functools.lru_cache
-def _parts_of_columns(schema: pa.Schema) -> Sequence[_StreamParts]:
-    """Return the parts for all columns of a file, in the order of ORC's numbers.
+def _kinds_of_columns(schema: pa.Schema) -> Sequence[int]:
+    """Return the kinds of all columns of a file, in the order of ORC's numbers.
 
     Each column comes before those nested in it.
     """
-    return tuple(_parts_within(pa.struct(list(schema))))
+    return tuple(_kinds_within(pa.struct(list(schema))))
 
 
-def _parts_within(arrow: pa.DataType) -> Iterator[_StreamParts]:
-    yield next(parts for is_type, parts in _POSITIONS if is_type(arrow))
+def _kinds_within(arrow: pa.DataType) -> Iterator[int]:
+    yield int(next(kind for is_type, kind in _KINDS if is_type(arrow)))
     if pa.types.is_map(arrow):
         inner = [arrow.key_type, arrow.item_type]
     elif pa.types.is_list(arrow):
@@ -141,7 +135,7 @@ def _parts_within(arrow: pa.DataType) -> Iterator[_StreamParts]:
     else:
         inner = [arrow.field(i).type for i in range(arrow.num_fields)]
     for each in inner:
-        yield from _parts_within(each)
+        yield from _kinds_within(each)
 
 
 class KeyLog:

@@ -199,7 +199,7 @@ def _ends_of_numbers(content: bytes) -> NDArray[np.intp]:
     return np.flatnonzero(np.frombuffer(content, np.uint8) < 0x80)
 
 
-def _streams(stripe: StripeBytes, column: int) -> list[PositionedStream]:
+def _streams(stripe: StripeBytes, column: int) -> tuple[PositionedStream, ...]:
     """Return the streams of a column in the order of their positions."""
     kind, encoding = stripe.tail.nodes[column].kind, stripe.footer.encodings[column]
     return positioned_streams(kind, encoding, has_nulls=stripe.has(STREAM_KIND_PRESENT, column))
