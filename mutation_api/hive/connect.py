@@ -11,12 +11,16 @@ from metastore_client.remote import thrift_client
 from mutation_api.errors import ConfigurationError, ConnectionFailedError
 from mutation_api.hive.connection import Hive
 from mutation_api.hive.hive_transaction import ConnectionOptions
+from mutation_api.orc.read.open_files import SMALL_FILES
 from mutation_api.storage.hadoop_settings import log_in_as_spark
 from mutation_api.transaction.builder import LOCK_TIMEOUT_SECONDS_DEFAULT, MetastoreTarget, user_of
 from mutation_api.transaction.listener import LockFailureListener
 from mutation_api.transaction.lock import WriteLock
 from mutation_api.transaction.mutator_client import ask_settings
 from mutation_api.write.local_plan import LocalOptions
+
+SMALL_FILES_PART = 8
+"""The fraction of a connection's memory for small files that it has read is 1/SMALL_FILES_PART."""
 
 
 def connect(
@@ -52,6 +56,7 @@ def connect(
         user, lock_timeout_seconds, write_lock, time_zone, lock_failure_listener, local or LocalOptions()
     )
     options.builder()  # raises if an option is invalid
+    SMALL_FILES.allow(options.local.memory_bytes // SMALL_FILES_PART)
     hive = _opened(metastore, options)
     try:
         ask_settings(hive.metastore)

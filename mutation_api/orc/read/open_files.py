@@ -36,8 +36,8 @@ GAP_BYTES = 512 * 1024
 """The cost of another request, in unneeded bytes."""
 SMALL_FILE_BYTES = END_BYTES
 """A file up to this size is read whole, in one request."""
-KEPT_BYTES = 64 * 1024 * 1024
-"""The number of bytes that :data:`SMALL_FILES` may hold."""
+KEPT_BYTES = 32 * 1024 * 1024
+"""The number of bytes that :data:`SMALL_FILES` may hold if nobody allows more."""
 
 _Piece = tuple[int, bytes]
 """The position of bytes in the file, and the bytes."""
@@ -284,6 +284,10 @@ class SmallFiles:
             if self._files.get(file.content) is file and key not in file.stripes:
                 file.stripes[key] = rows
                 self._count(rows.nbytes)
+
+    def allow(self, byte_limit: int) -> None:
+        """Allow this number of bytes, if it is more than now."""
+        self.byte_limit = max(self.byte_limit, byte_limit)
 
     def clear(self) -> None:
         """Drop all files."""
