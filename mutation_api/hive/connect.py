@@ -19,7 +19,7 @@ from mutation_api.transaction.lock import WriteLock
 from mutation_api.transaction.mutator_client import ask_settings
 from mutation_api.write.local_plan import LocalOptions
 
-SMALL_FILES_PART = 8
+SMALL_FILES_PART = 4
 """The fraction of a connection's memory for small files that it has read is 1/SMALL_FILES_PART."""
 
 

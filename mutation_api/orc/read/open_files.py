@@ -17,7 +17,7 @@ import functools
 import random
 import resource
 import threading
-from collections.abc import Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -38,6 +38,9 @@ SMALL_FILE_BYTES = END_BYTES
 """A file up to this size is read whole, in one request."""
 KEPT_BYTES = 32 * 1024 * 1024
 """The number of bytes that :data:`SMALL_FILES` may hold if nobody allows more."""
+
+_MOST_COLUMNS = 64
+"""If a small file has more columns, only those that are requested are decoded, and not kept."""
 
 _Piece = tuple[int, bytes]
 """The position of bytes in the file, and the bytes."""
@@ -222,14 +225,15 @@ def open_file(storage: Storage, file: Location, length: int | None) -> OpenFile 
 class ParsedFile:
     """Holds what was parsed and decoded of a file.
 
-    ``content``: the file's bytes, if it is small. ``schema``: the columns. ``stripes``: rows by stripe,
-    columns and form.
+    ``content``: the file's bytes, if it is small. ``schema``: the columns. ``stripes``: rows by stripe and
+    form, with all columns. ``selections``: rows by stripe, form and columns, which share the memory of these.
     """
 
     content: bytes | None
     tail: OrcTail
     schema: pa.Schema
     stripes: dict[Hashable, pa.RecordBatch] = field(default_factory=dict)
+    selections: dict[Hashable, pa.RecordBatch] = field(default_factory=dict)
 
     @classmethod
     def of(cls, opened: OpenFile) -> ParsedFile:
@@ -237,6 +241,12 @@ class ParsedFile:
         tail = tail_of(opened.stream)
         opened.stream.seek(0)
         return cls(opened.content, tail, opened.file.schema)
+
+    @functools.cached_property
+    def is_kept(self) -> bool:
+        """True if stripes are decoded with all columns, and kept: the file is small and has few columns."""
+        names = [*self.schema.names, *(f.name for t in self.schema.types if pa.types.is_struct(t) for f in t)]
+        return self.content is not None and len(names) <= _MOST_COLUMNS and not any("." in n for n in names)
 
     @property
     def byte_count(self) -> int:
@@ -277,9 +287,8 @@ class SmallFiles:
         return found
 
     def keep(self, file: ParsedFile, key: Hashable, rows: pa.RecordBatch) -> None:
-        """Keep decoded rows of a file, if it is small and was not dropped."""
-        if file.content is None:
-            return
+        """Keep decoded rows of a small file, unless it was dropped."""
+        assert file.content is not None
         with self._mutex:
             if self._files.get(file.content) is file and key not in file.stripes:
                 file.stripes[key] = rows
@@ -302,6 +311,25 @@ class SmallFiles:
             at = self._random.randrange(len(self._contents))
             self._contents[at], self._contents[-1] = self._contents[-1], self._contents[at]
             self.byte_count -= self._files.pop(self._contents.pop()).byte_count
+
+
+def with_columns(rows: pa.RecordBatch, columns: Collection[str]) -> pa.RecordBatch:
+    """Return some columns of a stripe, as a decoder of only these returns them.
+
+    ``columns``: ``row.x`` is field ``x`` of struct ``row``.
+    """
+    found: dict[str, pa.Array] = {}
+    for name, array in zip(rows.schema.names, rows.columns, strict=True):
+        if name in columns:
+            found[name] = array
+        elif pa.types.is_struct(array.type):
+            numbers = [i for i, field in enumerate(array.type) if f"{name}.{field.name}" in columns]
+            if numbers:
+                values, fields = map(array.field, numbers), map(array.type.field, numbers)
+                found[name] = pa.StructArray.from_arrays(
+                    list(values), fields=list(fields), mask=array.is_null()
+                )
+    return pa.RecordBatch.from_arrays(list(found.values()), names=list(found))
 
 
 SMALL_FILES = SmallFiles(KEPT_BYTES)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from mutation_api.errors import (
     CorruptFileError,
     DirectoryStateError,
+    MutationError,
 )
 from mutation_api.format.hive_type import HiveType
 from mutation_api.orc.format.bloom_filters import HASHED_KINDS, BloomFilter, parse_bloom_filters
@@ -47,7 +48,7 @@ from mutation_api.orc.format.type_tree import column_numbers, numbers_of_columns
 from mutation_api.orc.read.column_reader import (
     ReadOptions,
 )
-from mutation_api.orc.read.open_files import SMALL_FILES, OpenFile, ParsedFile, open_file
+from mutation_api.orc.read.open_files import SMALL_FILES, OpenFile, ParsedFile, open_file, with_columns
 from mutation_api.orc.read.stripe_decoder import StripeDecoder, decoding_fault
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
@@ -142,13 +143,26 @@ class OrcInput:
             if rows is not None:
                 return rows
             return self.read_stripe(index, columns).take(pa.array(self.row_groups(index).positions(groups)))
-        assert self._parsed is not None, f"{self.location} is empty"
-        key = index, tuple(columns), self._form
-        known = self._parsed.stripes.get(key)
-        if known is None:
-            known = self._read_stripe(index, columns)
-            SMALL_FILES.keep(self._parsed, key, known)
-        return known
+        kept = self._selected(index, tuple(columns))
+        return self._read_stripe(index, columns) if kept is None else kept
+
+    def _selected(self, index: int, columns: tuple[str, ...]) -> pa.RecordBatch | None:
+        """Return columns of a stripe of a small file, all of whose columns are decoded once.
+
+        None if the file is not kept, or a column cannot be decoded, which may not be a requested one.
+        """
+        parsed = self._parsed
+        if parsed is None or not parsed.is_kept:
+            return None
+        found = parsed.selections.get((index, self._form, columns))
+        if found is None:
+            with contextlib.suppress(MutationError):
+                whole = parsed.stripes.get((index, self._form))
+                if whole is None:
+                    whole = self._read_stripe(index, self.schema.names)
+                    SMALL_FILES.keep(parsed, (index, self._form), whole)
+                found = parsed.selections[index, self._form, columns] = with_columns(whole, columns)
+        return found
 
     def _read_stripe(self, index: int, columns: Sequence[str]) -> pa.RecordBatch:
         with self._reading() as opened:

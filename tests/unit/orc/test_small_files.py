@@ -6,13 +6,15 @@ import os
 import random
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from mutation_api.errors import RecordValueError
 from mutation_api.orc.read import orc_input
 from mutation_api.orc.read.column_reader import ReadOptions, TimestampForm
-from mutation_api.orc.read.open_files import KEPT_BYTES, SMALL_FILE_BYTES, SmallFiles
+from mutation_api.orc.read.open_files import KEPT_BYTES, SMALL_FILE_BYTES, SmallFiles, with_columns
 from mutation_api.orc.read.orc_input import OrcInput
 from mutation_api.storage.local import LocalStorage
 from mutation_api.storage.location import Location
@@ -55,7 +57,7 @@ def test_a_path_with_another_file_is_read_again(tmp_path: Path) -> None:
 
 
 def test_the_same_bytes_are_decoded_once(tmp_path: Path, kept: SmallFiles) -> None:
-    """They are so at another path, too; each set of columns and each form is decoded for itself."""
+    """They are so at another path, too; each form is decoded for itself."""
     first, second = ids(tmp_path / "a", 1, 2), ids(tmp_path / "b", 1, 2)
     assert read(first).column(0).chunk(0) is not None
     one = kept.byte_count
@@ -116,3 +118,58 @@ def test_files_of_hive_are_the_same_from_memory(kept: SmallFiles) -> None:
     assert not kept.byte_count
     kept.byte_limit = 0
     assert texts() == decoded
+
+
+def test_columns_of_a_whole_stripe_are_those_that_are_decoded_alone() -> None:
+    """Random columns of the golden files, and fields of their structs."""
+    rng = random.Random(SEED)
+    compared = 0
+    for path in (path for path in GOLDEN_FILES if path.stat().st_size <= SMALL_FILE_BYTES):
+        file = OrcInput(LocalStorage(), Location.given(str(path)), None, ReadOptions(TimestampForm.TEXT))
+        names = [name for field in file.schema for name in names_of(field)]
+        for _ in range(5):
+            chosen = rng.sample(names, rng.randint(1, len(names)))
+            for index in range(file.stripe_count):
+                alone = file._read_stripe(index, chosen)
+                whole = with_columns(file._read_stripe(index, file.schema.names), chosen)
+                assert by_name(whole) == by_name(alone), path
+                compared += 1
+    assert compared > 100
+
+
+def by_name(rows: pa.RecordBatch) -> dict[str, tuple[Any, ...]]:
+    """Type, validity and values of each column and of each field of a struct; their order does not count."""
+    found: dict[str, tuple[Any, ...]] = {}
+    for name, array in zip(rows.schema.names, rows.columns, strict=True):
+        is_valid = array.is_valid().to_pylist()
+        if pa.types.is_struct(array.type):
+            found[name] = ("struct", is_valid)
+            found |= by_name(pa.RecordBatch.from_struct_array(array.filter(array.is_valid())))
+        else:
+            found[name] = array.type, is_valid, repr(array.to_pylist())
+    return found
+
+
+def names_of(field: pa.Field) -> list[str]:
+    """A column, or the fields of a struct."""
+    is_struct = pa.types.is_struct(field.type)
+    return [f"{field.name}.{each.name}" for each in field.type] if is_struct else [field.name]
+
+
+def test_a_column_that_cannot_be_decoded_is_no_fault_of_the_others(tmp_path: Path, kept: SmallFiles) -> None:
+    """A time that nanoseconds cannot hold, next to the requested column."""
+    path = tmp_path / "bucket_00000"
+    write_orc(path, pa.table({"id": [1, 2], "at": pa.array([0, 1 << 55], pa.timestamp("us"))}))
+    file = OrcInput(LocalStorage(), Location.given(str(path)), None, ReadOptions())
+    assert file.read_stripe(0, ["id"])["id"].to_pylist() == [1, 2]
+    with pytest.raises(RecordValueError):
+        file.read_stripe(0, ["at"])
+    assert kept.byte_count == path.stat().st_size
+
+
+def test_a_file_of_many_columns_is_not_decoded_as_a_whole(tmp_path: Path, kept: SmallFiles) -> None:
+    path = tmp_path / "bucket_00000"
+    write_orc(path, pa.table({f"c{number}": [number] for number in range(100)}))
+    file = OrcInput(LocalStorage(), Location.given(str(path)), None, ReadOptions())
+    assert file.read_stripe(0, ["c7"]).to_pylist() == [{"c7": 7}]
+    assert kept.byte_count == path.stat().st_size
