@@ -44,9 +44,8 @@ from benchmarks.measuring.measure import (
 from benchmarks.measuring.report import save_cases, show_case
 from benchmarks.merging.merge_stage import OURS_KINDS, Content, Stage, checksums
 from metastore_client import open_client
-from mutation_api import read_table
+from mutation_api import LocalOptions, read_table
 from mutation_api.cdc import SourceTable, TableMapping, TungstenSource, ingest, read_source
-from mutation_api.write.local_plan import LocalOptions
 
 HELP = "ingest a log of operations, in turn with rewriting the table and with delta-rs"
 
