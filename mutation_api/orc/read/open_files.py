@@ -202,6 +202,22 @@ def open_file(storage: Storage, file: Location, length: int | None) -> OpenFile 
         CorruptFileError: If the file is shorter.
         OSError: If it cannot be opened.
     """
+    stream, length = _committed(storage, file, length)
+    if length <= SMALL_FILE_BYTES:
+        with stream:
+            content: bytes = stream.read_at(length, 0) if length else b""
+        return OpenFile(pa.BufferReader(content), None, content) if length else None
+    ranged, stream = _in_ranges(stream, length)
+    return OpenFile(stream, ranged, None)
+
+
+def open_stream(storage: Storage, file: Location, length: int | None) -> Any:
+    """Return the committed bytes of a file. Raises: See :func:`open_file`."""
+    return _in_ranges(*_committed(storage, file, length))[1]
+
+
+def _committed(storage: Storage, file: Location, length: int | None) -> tuple[Any, int]:
+    """Open a file, and return it with the number of its committed bytes."""
     stream = storage.open_input(file)
     size = int(stream.size())
     length = size if length is None else length
@@ -209,16 +225,17 @@ def open_file(storage: Storage, file: Location, length: int | None) -> OpenFile 
         raise CorruptFileError(
             f"{file} has {size} bytes, but according to its side file {length} are committed"
         )
-    if length <= SMALL_FILE_BYTES:
-        with stream:
-            content: bytes = stream.read_at(length, 0) if length else b""
-        return OpenFile(pa.BufferReader(content), None, content) if length else None
-    if length == size and isinstance(stream, pa.OSFile):
-        return OpenFile(stream, None, None)
+    return stream, length
+
+
+def _in_ranges(stream: Any, length: int) -> tuple[RangedInput | None, Any]:
+    """Return the fetcher of ranges, if the storage needs it, and the first ``length`` bytes of a file."""
+    if length == stream.size() and isinstance(stream, pa.OSFile):
+        return None, stream
     ranged = RangedInput(stream, length)
     with contextlib.suppress(CorruptFileError):  # decoding it will raise the error
         ranged.keep_end(tail_length(ranged.keep_end(0)))
-    return OpenFile(pa.PythonFile(ranged, mode="r"), ranged, None)
+    return ranged, pa.PythonFile(ranged, mode="r")
 
 
 @dataclass(frozen=True)

@@ -17,11 +17,7 @@ import pyarrow as pa
 import pyarrow.orc
 from numpy.typing import NDArray
 
-from mutation_api.errors import (
-    CorruptFileError,
-    DirectoryStateError,
-    MutationError,
-)
+from mutation_api.errors import CorruptFileError, DirectoryStateError, MutationError
 from mutation_api.format.hive_type import HiveType
 from mutation_api.orc.format.bloom_filters import HASHED_KINDS, BloomFilter, parse_bloom_filters
 from mutation_api.orc.format.checked_file import FAULTS, check_values, checked_stripe, null_keys
@@ -41,14 +37,17 @@ from mutation_api.orc.format.stripe_sections import (
     parse_statistics,
 )
 from mutation_api.orc.format.tail import OrcTail
-from mutation_api.orc.format.time_zones import (
-    find_zones,
-)
+from mutation_api.orc.format.time_zones import find_zones
 from mutation_api.orc.format.type_tree import column_numbers, numbers_of_columns
-from mutation_api.orc.read.column_reader import (
-    ReadOptions,
+from mutation_api.orc.read.column_reader import ReadOptions
+from mutation_api.orc.read.open_files import (
+    SMALL_FILES,
+    OpenFile,
+    ParsedFile,
+    open_file,
+    open_stream,
+    with_columns,
 )
-from mutation_api.orc.read.open_files import SMALL_FILES, OpenFile, ParsedFile, open_file, with_columns
 from mutation_api.orc.read.stripe_decoder import StripeDecoder, decoding_fault
 from mutation_api.storage.location import Location
 from mutation_api.storage.protocol import Storage
@@ -177,7 +176,7 @@ class OrcInput:
             def source() -> Any:
                 if opened.content is not None:
                     return pa.BufferReader(opened.content)
-                return opened.ranged or self._storage.open_input(self.location)
+                return opened.ranged or open_stream(self._storage, self.location, self._length)
 
             return self._decoder.decode(opened.file, source, [index], columns, footer, unsafe)[0]
 

@@ -173,3 +173,24 @@ def test_a_file_of_many_columns_is_not_decoded_as_a_whole(tmp_path: Path, kept: 
     file = OrcInput(LocalStorage(), Location.given(str(path)), None, ReadOptions())
     assert file.read_stripe(0, ["c7"]).to_pylist() == [{"c7": 7}]
     assert kept.byte_count == path.stat().st_size
+
+
+@pytest.mark.parametrize("count", [3, 20_000])
+def test_a_file_that_grows_is_read_up_to_its_committed_bytes(tmp_path: Path, count: int) -> None:
+    """A writer appends to it after it was opened. The times need another decoder, which opens it again."""
+    path = tmp_path / "bucket_00000"
+    rng = random.Random(SEED)
+    times = [1 << 55, *(rng.randrange(1 << 40) for _ in range(count))]
+    write_orc(path, pa.table({"at": pa.array(times, pa.timestamp("us"))}))
+    size = path.stat().st_size
+    assert (size > SMALL_FILE_BYTES) == (count > 3)
+    file = OrcInput(LocalStorage(), Location.given(str(path)), size, ReadOptions(TimestampForm.TEXT))
+    with path.open("ab") as more:
+        more.write(b"another stripe")
+    found = [
+        text
+        for index in range(file.stripe_count)
+        for text in file.read_stripe(index, ["at"])["at"].to_pylist()
+    ]
+    assert len(found) == count + 1
+    assert found[0].startswith("3111-")
