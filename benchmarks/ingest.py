@@ -7,9 +7,8 @@ The log is Tungsten's staging files (an update is a delete and an insert), in fi
 ``ours`` reads, reduces and merges them and moves the watermark, in one transaction. ``spark`` does what a
 rebuild of the table does: it reads the files as CSV, keeps the last record of each key by a window, joins the
 table without these keys, and writes all rows as new ORC files. ``local`` does the same as ``ours`` without
-Spark. ``delta-rs`` merges the last operation of each
-key, which it finds ready in a Parquet file. Every round brings a new log on other keys. In the end the
-tables of all must hold the same.
+Spark. ``delta-rs`` merges the last operation of each key, which it finds ready in a Parquet file. Every round
+brings a new log on other keys. In the end the tables of all must hold the same.
 
 Beside that, reading alone: our reader of the staging files and Spark's reader of CSV, each into a sink that
 keeps nothing.

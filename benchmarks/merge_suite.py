@@ -16,7 +16,6 @@ the share of files with matched rows is a part of their names only: samples are 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -27,6 +26,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from benchmarks.data.suite_clauses import (
+    DELETE,
+    INSERT,
+    INSERT_TWICE,
+    ITEM,
+    ORDER,
+    UPSERT,
+    add_clauses,
+)
 from benchmarks.feed import DELTA, KINDS, Stage
 from benchmarks.measuring.arguments import Rounds, add_case_arguments
 from benchmarks.measuring.measure import Contestant
@@ -42,7 +50,6 @@ BUCKETS = 4
 ROUNDS = Rounds(5, warm_up=1)
 OURS = "ours-local"
 AIM = 0.5
-ITEM, ORDER = "wr_item_sk", "wr_order_number"
 NUMBERS = (
     *("wr_returned_date_sk", "wr_returned_time_sk", ITEM, "wr_refunded_customer_sk", "wr_refunded_cdemo_sk"),
     *("wr_refunded_hdemo_sk", "wr_refunded_addr_sk", "wr_returning_customer_sk", "wr_returning_cdemo_sk"),
@@ -72,7 +79,6 @@ class Case:
         return f"{self.clauses}, {self.matched:.1%} of the rows matched, {self.not_matched:.1%} not"
 
 
-INSERT, INSERT_TWICE, DELETE, UPSERT = "insert", "insert by two clauses", "delete", "upsert"
 _UPSERTS = (
     (0, 0.1),
     (0.01, 0.1),
@@ -154,7 +160,7 @@ def merge_case(stage: Stage, peer: PeerProcess, base: pa.Table, number: int, cas
         ),
         Contestant(
             DELTA,
-            lambda at: peer.call("merge_suite", folder(at), str(changes), case.clauses, [ITEM, ORDER]),
+            lambda at: peer.call("merge_suite", folder(at), str(changes), case.clauses),
             (DELTA,),
             stage.folder,
             lambda at: peer.call("load", folder(at), str(stage.folder / "base")),
@@ -165,16 +171,9 @@ def merge_case(stage: Stage, peer: PeerProcess, base: pa.Table, number: int, cas
     return {**found, "is_right": found["is_right"] and is_right}
 
 
-def merge(hive: Hive, table: str, changes: Path, clauses: str, on: Sequence[str] = (ITEM, ORDER)) -> None:
+def merge(hive: Hive, table: str, changes: Path, clauses: str) -> None:
     """Merge a file by one of the sets of clauses."""
     with hive.transaction(table) as transaction:
-        found = transaction.table(table).merge(pq.read_table(changes), on=list(on))
-        if clauses == DELETE:
-            found.when_matched_delete()
-        if clauses == UPSERT:
-            found.when_matched_update_all()
-        if clauses == INSERT_TWICE:
-            found.when_not_matched_insert_all(f"source.{ITEM} % 2 = 0")
-        if clauses != DELETE:
-            found.when_not_matched_insert_all()
+        found = transaction.table(table).merge(pq.read_table(changes), on=[ITEM, ORDER])
+        add_clauses(found, clauses)
         found.execute()

@@ -9,6 +9,8 @@ import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from benchmarks.data.suite_clauses import ITEM, ORDER, add_clauses
+
 
 def version() -> str:
     """Name and version."""
@@ -69,22 +71,15 @@ def merge(folder: str, changes: str) -> None:
     )
 
 
-def merge_suite(folder: str, changes: str, clauses: str, on: list[str]) -> None:
+def merge_suite(folder: str, changes: str, clauses: str) -> None:
     """Merge a Parquet file by one of the sets of clauses of ``merge_suite``."""
     found = deltalake.DeltaTable(folder).merge(
         ds.dataset(changes).scanner().to_reader(),
-        predicate=" and ".join(f"source.{name} = target.{name}" for name in on),
+        predicate=" and ".join(f"source.{name} = target.{name}" for name in (ITEM, ORDER)),
         source_alias="source",
         target_alias="target",
     )
-    if clauses == "delete":
-        found = found.when_matched_delete()
-    if clauses == "upsert":
-        found = found.when_matched_update_all()
-    if clauses == "insert by two clauses":
-        found = found.when_not_matched_insert_all(predicate=f"source.{on[0]} % 2 = 0")
-    if clauses != "delete":
-        found = found.when_not_matched_insert_all()
+    add_clauses(found, clauses)
     found.execute()
 
 
